@@ -1,0 +1,133 @@
+"""What is known of each bug, read from catalog.toml and checked on load."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Literal, Self
+
+from packaging.version import InvalidVersion, Version
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from reproducers.errors import UsageError
+from reproducers.values import Verdict
+
+__all__ = ["Bug", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
+
+Part = Literal["state transitions", "information retrieval", "consistency"]
+"""The part of the RL CI matrix (#45585) that a bug belongs to."""
+Source = Literal["measured", "read in the release", "said in the thread"]
+
+
+class Expectation(BaseModel):
+    """The verdict that is expected on some releases and devices, and how that is known."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: Verdict
+    source: Source
+    since: str = "0"
+    """First release, itself included."""
+    before: str | None = None
+    """First release after the range; None for no end."""
+    device: Literal["any", "cpu", "cuda"] = "any"
+
+    @field_validator("since", "before")
+    @classmethod
+    def _is_release(cls, value: str | None) -> str | None:
+        try:
+            Version(value or "0")
+        except InvalidVersion as error:
+            raise ValueError(f"{value!r} is not a release") from error
+        return value
+
+    def covers(self, release: str, device: str) -> bool:
+        """Whether this says something about a release on a device (`cpu` or `cuda`)."""
+        version = Version(release)
+        inside = Version(self.since) <= version and (self.before is None or version < Version(self.before))
+        return inside and self.device in {"any", device}
+
+    def overlaps(self, other: "Expectation") -> bool:
+        """Whether some release on some device is covered by both."""
+        apart = (self.before is not None and Version(self.before) <= Version(other.since)) or (
+            other.before is not None and Version(other.before) <= Version(self.since)
+        )
+        return not apart and ("any" in {self.device, other.device} or self.device == other.device)
+
+
+class Bug(BaseModel):
+    """One bug: what it is, where it is discussed, what it needs, and what is expected."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    title: str
+    links: tuple[str, ...]
+    part: Part
+    notebook: str
+    needs: tuple[str, ...] = ()
+    """What a machine must have, in words: `one NVIDIA GPU`."""
+    expect: tuple[Expectation, ...] = ()
+
+    @model_validator(mode="after")
+    def _ranges_do_not_overlap(self) -> Self:
+        for i, one in enumerate(self.expect):
+            for other in self.expect[i + 1 :]:
+                if one.overlaps(other):
+                    raise ValueError(
+                        f"two expectations cover the same release: since {one.since} and since {other.since}"
+                    )
+        return self
+
+    def expected(self, release: str, device: str) -> Expectation | None:
+        """What is expected of a release; None where nothing is known."""
+        kind = "cpu" if device == "cpu" else "cuda"
+        return next((e for e in self.expect if e.covers(release, kind)), None)
+
+
+def notebooks_folder() -> Path:
+    """Where the notebooks are: beside the package in a checkout, inside it in an installed wheel."""
+    package = Path(__file__).parent
+    beside = package.parent / "notebooks"
+    return beside if beside.is_dir() else package / "notebooks"
+
+
+def load(path: Path, notebooks: Path) -> dict[str, Bug]:
+    """Read a catalog and check it against the notebooks.
+
+    Raises:
+        UsageError: not TOML, an unknown or missing key, overlapping ranges, a bug without a notebook, a notebook
+            without an entry.
+    """
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        bugs = {name: Bug(id=name, **entry) for name, entry in entries.items()}
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path.name}: {error.title} {where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+        raise UsageError(f"{path.name}: {error}") from error
+    there, named = {p.name for p in notebooks.glob("*.ipynb")}, {b.notebook for b in bugs.values()}
+    if missing := sorted(named - there):
+        raise UsageError(f"{path.name}: the notebook {missing[0]} does not exist")
+    if unlisted := sorted(there - named):
+        raise UsageError(f"{path.name}: the notebook {unlisted[0]} has no entry")
+    return bugs
+
+
+@cache
+def catalog() -> dict[str, Bug]:
+    """The kit's own catalog, by number or name."""
+    return load(Path(__file__).with_name("catalog.toml"), notebooks_folder())
+
+
+def find_bug(name: str) -> Bug:
+    """Return a bug by its number, with or without `#`, or its name.
+
+    Raises:
+        UsageError: there is no such bug.
+    """
+    bugs = catalog()
+    if (bug := bugs.get(name.removeprefix("#"))) is None:
+        raise UsageError(f"unknown bug {name!r}: there are {', '.join(bugs)}")
+    return bug

@@ -1,0 +1,66 @@
+"""What the later cells of every notebook do: check, show the time line, assert, end."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.display import Markdown, display
+
+from reproducers.catalog import find_bug
+from reproducers.engine import Engine
+from reproducers.errors import UsageError
+from reproducers.judgement import Judgement, verdict_not_required
+from reproducers.parameters import check_parameters
+from reproducers.states import EngineFacts
+from reproducers.timeline import timeline
+from reproducers.values import Verdict
+
+__all__ = ["check_parameters", "require", "required_verdict", "show_end", "show_timeline"]
+
+
+def show_timeline(vllm: Engine, judgement: Judgement) -> None:
+    """Show the figure, and the calls as a folded table."""
+    line = timeline(vllm.journal, judgement.window)
+    display(line)
+    display(Markdown(f"<details><summary>{len(line.calls)} calls</summary>\n\n{line.table()}\n\n</details>"))
+
+
+def required_verdict(bug: str, requirement: str, facts: EngineFacts) -> Verdict | None:
+    """Return the verdict that `requirement` asks for; None for any that is evidence.
+
+    Raises:
+        UsageError: `expected`, but the catalog says nothing about this release and device.
+    """
+    if requirement == "nothing":
+        return None
+    if requirement != "expected":
+        return Verdict(requirement.upper())
+    expectation = find_bug(bug).expected(facts.release, facts.device)
+    if expectation is None:
+        raise UsageError(f"the catalog expects nothing of {bug} on vLLM {facts.release}, {facts.device}: add an entry")
+    return expectation.verdict
+
+
+def require(judgement: Judgement, requirement: str, facts: EngineFacts) -> None:
+    """Assert that the verdict is the one that the parameter `require` asks for.
+
+    Raises:
+        AssertionError: it is not; the text says what it is instead.
+    """
+    if missed := verdict_not_required(judgement, required_verdict(judgement.bug, requirement, facts)):
+        raise AssertionError(missed)
+
+
+def show_end(vllm: Engine, judgement: Judgement, namespace: Mapping[str, Any]) -> None:
+    """End or leave the engine, say what is left of it, and how to run the notebook again.
+
+    Args:
+        vllm: the engine.
+        judgement: the verdict.
+        namespace: the notebook's `globals()`, which hold its parameters.
+    """
+    residue = vllm.close()
+    kind = "cpu" if vllm.facts.device == "cpu" else "cuda"
+    names = [name for name in namespace.get("__annotations__", {}) if name != "engine"]
+    options = "".join(f" -p {name}={namespace[name]}" for name in names)
+    display(residue)
+    display(Markdown(f"Run it again: `repro run {judgement.bug} --engine {kind}{options}`"))

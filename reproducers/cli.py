@@ -1,0 +1,128 @@
+"""The command `repro`: parsing and printing only."""
+
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from reproducers.catalog import catalog, find_bug, notebooks_folder
+from reproducers.doctor import findings as machine_findings
+from reproducers.engine import release_at_hand
+from reproducers.errors import HarnessError, RecordError, ReproError, UsageError
+from reproducers.parameters import declared, parsed
+from reproducers.record.check import check as check_record
+from reproducers.record.papermill_engine import BUDGET_S, CELL_TIMEOUT_S
+from reproducers.record.run import run as run_notebook
+from reproducers.run_progress import RunProgress
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Reproduce and triage bugs of vLLM's reinforcement-learning lifecycle.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(importlib.metadata.version("vllm-rl-repro"))
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Reproduce and triage bugs of vLLM's reinforcement-learning lifecycle."""
+
+
+@app.command("list")
+def list_bugs() -> None:
+    """List the bugs: their part of the matrix, what they need, and what is expected on the release at hand."""
+    release, device = release_at_hand()
+    at_hand = f"vLLM {release} on {device}" if release else "no vLLM here"
+    table = Table("bug", "title", "part", "needs", f"expected ({at_hand})")
+    for bug in catalog().values():
+        expectation = bug.expected(release, device) if release else None
+        expected = f"{expectation.verdict} ({expectation.source})" if expectation else "unknown"
+        table.add_row(bug.id, bug.title, bug.part, ", ".join(bug.needs) or "any vLLM", expected)
+    out.print(table)
+
+
+@app.command()
+def run(
+    bug: Annotated[str, typer.Argument(help="The bug's number or name; `repro list` shows them.")],
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the notebook.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="auto, cpu, cuda or the URL of a running server.")] = None,
+    repeat: Annotated[int | None, typer.Option(help="How often the trigger is run.")] = None,
+    output: Annotated[Path | None, typer.Option("--out", help="A file or folder for the record.")] = None,
+    budget: Annotated[float, typer.Option(min=1, help="Bound for the notebook, in seconds.")] = BUDGET_S,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Bound for one cell, in seconds.")] = CELL_TIMEOUT_S,
+) -> None:
+    """Run one bug's notebook, print the verdict with its evidence, and keep the record."""
+    found = find_bug(bug)
+    pairs = list(parameter or [])
+    pairs += [f"engine={engine}"] if engine is not None else []
+    pairs += [f"repeats={repeat}"] if repeat is not None else []
+    values: dict[str, Any] = parsed(pairs, declared(notebooks_folder() / found.notebook))
+    with RunProgress(err, found.notebook, budget) as progress:
+        finished = run_notebook(found, values, out=output, budget_s=budget, cell_s=cell_timeout, follow=progress.follow)
+    out.print(str(finished.record.judgement), markup=False)
+    out.print(f"record: {finished.record.path}", markup=False)
+    for line in filter(None, (finished.failure, finished.unmet)):
+        err.print(line, markup=False)
+    raise typer.Exit(finished.exit_code)
+
+
+@app.command()
+def check(records: Annotated[list[Path], typer.Argument(help="Executed notebooks.")]) -> None:
+    """Say whether records are whole, honest, clean of secrets and small enough, without running them."""
+    bad = 0
+    for path in records:
+        faults = check_record(path)
+        bad += bool(faults)
+        out.print(f"{path}: {'; '.join(faults) if faults else 'ok'}", markup=False)
+    raise typer.Exit(1 if bad else 0)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine can run and what is missing."""
+    table = Table("what", "here", "so")
+    can_run = False
+    for finding in machine_findings():
+        can_run |= finding.runs_an_engine
+        table.add_row(finding.what, finding.here, finding.so)
+    out.print(table)
+    raise typer.Exit(0 if can_run else 1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command; every error of the kit is one line and an exit code."""
+    try:
+        app(args=list(arguments) if arguments is not None else None)
+    except ReproError as error:
+        code = {UsageError: 2, RecordError: 1}
+        err.print(f"error: {error}", markup=False)
+        sys.exit(
+            next(
+                (c for kind, c in code.items() if isinstance(error, kind)), 3 if isinstance(error, HarnessError) else 1
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()

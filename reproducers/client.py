@@ -1,0 +1,232 @@
+"""vLLM's lifecycle endpoints, one method each; every call is recorded.
+
+The endpoints are those of a server in dev mode, as the releases from 0.22 to 0.33 have them. A method returns the
+`Call` whatever the status was, since what a bug does to the answer is the evidence; the methods that read a flag
+raise `EndpointError` where it cannot be read.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import httpx
+
+from reproducers.errors import EndpointError
+from reproducers.journal import Journal
+from reproducers.request import RequestInFlight, completion_of
+from reproducers.values import Call, Completion
+
+__all__ = ["BODY_LIMIT", "LifecycleClient", "PauseMode", "WakeTag"]
+
+WakeTag = Literal["weights", "kv_cache", "scheduling"]
+PauseMode = Literal["abort", "wait", "keep"]
+
+BODY_LIMIT = 2048
+"""How many characters of an answer are kept."""
+
+
+class LifecycleClient:
+    """The lifecycle endpoints of one server.
+
+    Args:
+        url: where the server listens, without a path.
+        journal: what every call is recorded in.
+        timeout_s: how long one call may take; sleep and wake-up of a large model copy its weights.
+    """
+
+    def __init__(self, url: str, journal: Journal, timeout_s: float = 120) -> None:
+        self.url = url.rstrip("/")
+        self.journal = journal
+        self._client = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
+        self._model: str | None = None
+        self._posted = 0
+
+    def sleep(self, level: int = 1, mode: PauseMode | None = None) -> Call:
+        """`POST /sleep`: 0 pauses only, 1 offloads the weights and drops the KV cache, 2 discards both."""
+        return self._post("/sleep", {"level": level} | ({"mode": mode} if mode else {}))
+
+    def wake_up(self, tags: Sequence[WakeTag] | None = None) -> Call:
+        """`POST /wake_up`: map memory again, all of it or by tag."""
+        return self._post("/wake_up", {"tags": list(tags)} if tags else {})
+
+    def release_kv_cache_memory(self) -> Call:
+        """`POST /release_kv_cache_memory` (0.31.0 and later; needs a finished pause)."""
+        return self._post("/release_kv_cache_memory")
+
+    def is_sleeping(self) -> bool:
+        """`GET /is_sleeping`; a paused engine counts as sleeping."""
+        return bool(self._get_field("/is_sleeping", "is_sleeping"))
+
+    def pause(self, mode: PauseMode | None = None, clear_cache: bool | None = None) -> Call:
+        """`POST /pause`: what becomes of the requests in flight is the mode's matter."""
+        params: dict[str, Any] = {} if mode is None else {"mode": mode}
+        return self._post("/pause", params | ({} if clear_cache is None else {"clear_cache": str(clear_cache).lower()}))
+
+    def resume(self) -> Call:
+        """`POST /resume`."""
+        return self._post("/resume")
+
+    def is_paused(self) -> bool:
+        """`GET /is_paused`."""
+        return bool(self._get_field("/is_paused", "is_paused"))
+
+    def init_weight_transfer_engine(self, init_info: Mapping[str, Any]) -> Call:
+        """`POST /init_weight_transfer_engine`."""
+        return self._post("/init_weight_transfer_engine", body={"init_info": dict(init_info)})
+
+    def start_weight_update(self, body: Mapping[str, Any] | None = None) -> Call:
+        """`POST /start_weight_update` (0.22 and later; 0.22 to 0.24 want a JSON body, later releases none)."""
+        return self._post("/start_weight_update", body=body)
+
+    def update_weights(self, update_info: Mapping[str, Any]) -> Call:
+        """`POST /update_weights`."""
+        return self._post("/update_weights", body={"update_info": dict(update_info)})
+
+    def finish_weight_update(self, weight_version: str | None = None) -> Call:
+        """`POST /finish_weight_update`; takes a version from 0.27 on."""
+        return self._post("/finish_weight_update", body={"weight_version": weight_version} if weight_version else None)
+
+    def weight_info(self) -> str:
+        """`GET /weight_info` (0.27 and later): the version of the weights."""
+        return str(self._get_field("/weight_info", "weight_version"))
+
+    def update_weight_version(self, new_version: str) -> Call:
+        """`POST /update_weight_version` (0.27 and later)."""
+        return self._post("/update_weight_version", body={"new_version": new_version})
+
+    def weight_checker(
+        self, action: Literal["checksum", "reset", "compare"], baseline: Mapping[str, str] | None = None
+    ) -> Call:
+        """`POST /weight_checker` (0.32.0 and later)."""
+        return self._post(
+            "/weight_checker", body={"action": action} | ({"baseline": dict(baseline)} if baseline else {})
+        )
+
+    def collective_rpc(
+        self,
+        method: str,
+        args: Sequence[str] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Call:
+        """`POST /collective_rpc`: call the workers directly, past the scheduler and the sleep state."""
+        body: dict[str, Any] = {"method": method, "args": list(args), "kwargs": dict(kwargs or {})}
+        return self._post("/collective_rpc", body=body | ({} if timeout_s is None else {"timeout": timeout_s}))
+
+    def reset_prefix_cache(self) -> Call:
+        """`POST /reset_prefix_cache`."""
+        return self._post("/reset_prefix_cache")
+
+    def server_info(self) -> Mapping[str, Any]:
+        """`GET /server_info`: configuration, vLLM's environment variables and the output of collect_env."""
+        answer = self._get_json("/server_info", {"config_format": "json"})
+        return answer if isinstance(answer, Mapping) else {}
+
+    def server_load(self) -> int:
+        """`GET /load`: how many requests the server holds; always 0 without `--enable-server-load-tracking`."""
+        return int(self._get_field("/load", "server_load"))
+
+    def health(self) -> int | None:
+        """`GET /health`: its status, or None where no answer came."""
+        return self._call("GET", "/health").status
+
+    def version(self) -> str:
+        """`GET /version`: the release of vLLM."""
+        return str(self._get_field("/version", "version"))
+
+    def metrics(self) -> str:
+        """`GET /metrics` in the Prometheus text format.
+
+        Raises:
+            EndpointError: it did not answer 200.
+        """
+        response: list[str] = []
+        self._answered(self._call("GET", "/metrics", whole=response))
+        return response[0]
+
+    @property
+    def model(self) -> str:
+        """The name of the model that is served."""
+        if self._model is None:
+            data = self._get_field("/v1/models", "data")
+            self._model = str(data[0]["id"])
+        return self._model
+
+    def complete(self, prompt: str, *, max_tokens: int, timeout_s: float = 120) -> Completion | Call:
+        """Ask for one greedy completion and wait for it; the `Call` where it was not answered with one."""
+        whole: list[str] = []
+        call = self._call(
+            "POST",
+            "/v1/completions",
+            body=self._completion(prompt, max_tokens, stream=False),
+            timeout_s=timeout_s,
+            whole=whole,
+        )
+        if not call.ok:
+            return call
+        try:
+            return completion_of([json.loads(whole[0])])
+        except (ValueError, KeyError, TypeError):
+            return call
+
+    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True) -> RequestInFlight:
+        """Post one greedy completion and return at once."""
+        self._posted += 1
+        return RequestInFlight(
+            self.url, self._completion(prompt, max_tokens, stream=stream), self.journal, f"request {self._posted}"
+        )
+
+    def _completion(self, prompt: str, max_tokens: int, *, stream: bool) -> dict[str, Any]:
+        body = {"model": self.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "seed": 0}
+        body |= {"logprobs": 1, "return_tokens_as_token_ids": True, "ignore_eos": True, "stream": stream}
+        return body | ({"stream_options": {"include_usage": True}} if stream else {})
+
+    def _post(self, path: str, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None) -> Call:
+        return self._call("POST", path, params, body)
+
+    def _get_json(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
+        whole: list[str] = []
+        call = self._answered(self._call("GET", path, params, whole=whole))
+        try:
+            return json.loads(whole[0])
+        except ValueError as error:
+            raise EndpointError(f"{call}: not JSON") from error
+
+    def _get_field(self, path: str, field: str) -> Any:
+        answer = self._get_json(path)
+        if not isinstance(answer, Mapping) or field not in answer:
+            raise EndpointError(f"GET {path}: the answer has no field {field!r}")
+        return answer[field]
+
+    @staticmethod
+    def _answered(call: Call) -> Call:
+        if not call.ok:
+            raise EndpointError(str(call))
+        return call
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float | None = None,
+        whole: list[str] | None = None,
+    ) -> Call:
+        """Make one call and record it; `whole` receives the uncut answer."""
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
+        start = self.journal.now()
+        status, text, error = None, "", ""
+        try:
+            response = self._client.request(method, path, params=params, json=body, timeout=timeout)
+            status, text = response.status_code, response.text
+        except (httpx.HTTPError, httpx.InvalidURL) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+        if whole is not None:
+            whole.append(text)
+        call = Call(
+            method, path, dict(params or {}), start, self.journal.now(), status, text[:BODY_LIMIT], error, payload=body
+        )
+        self.journal.add_call(call)
+        return call

@@ -1,0 +1,73 @@
+"""Attach to a server that is already up: check that a bug could be judged on it, and leave it as it was."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from reproducers.errors import EngineUnavailable
+from reproducers.states import EngineFacts
+
+__all__ = ["attached_facts", "restore"]
+
+CHECK_BOUND_S = 10.0
+
+
+def attached_facts(url: str) -> EngineFacts:
+    """Check a server and say which engine it is.
+
+    Raises:
+        EngineUnavailable: nothing listens there, it is not vLLM, it has no dev mode, it is dead, asleep or paused.
+    """
+    with httpx.Client(base_url=url, timeout=CHECK_BOUND_S, trust_env=False) as client:
+        release = _ask(
+            client, url, "/version", "version", f"the server at {url} is not vLLM (GET /version says nothing)"
+        )
+        if (status := client.get("/health").status_code) != 200:
+            raise EngineUnavailable(f"the engine at {url} is not healthy (/health {status}): start it again")
+        no_dev_mode = f"the server at {url} has no lifecycle endpoints: start it with VLLM_SERVER_DEV_MODE=1"
+        if _ask(client, url, "/is_sleeping", "is_sleeping", no_dev_mode):
+            raise EngineUnavailable(f"the engine at {url} is asleep or paused already: wake it up, or resume it, first")
+        if client.get("/is_paused").json().get("is_paused"):
+            raise EngineUnavailable(f"the engine at {url} is paused already: resume it first")
+        models = _ask(client, url, "/v1/models", "data", f"the server at {url} serves no model")
+        return EngineFacts(str(release), _device(client), str(models[0]["id"]), owned=False)
+
+
+def _ask(client: httpx.Client, url: str, path: str, field: str, otherwise: str) -> Any:
+    try:
+        answer = client.get(path)
+        return answer.json()[field]
+    except httpx.ConnectError as error:
+        raise EngineUnavailable(f"nothing listens at {url}: start the server, or correct the address") from error
+    except httpx.HTTPError as error:
+        raise EngineUnavailable(
+            f"GET {url}{path} was not answered ({type(error).__name__}): look at the server"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineUnavailable(otherwise) from error
+
+
+def _device(client: httpx.Client) -> str:
+    """What the server says that it runs on; older releases tell only in text."""
+    try:
+        config = client.get("/server_info", params={"config_format": "json"}).json()["vllm_config"]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return "unknown"
+    if isinstance(config, Mapping):
+        return str(config.get("device_config", {}).get("device", "unknown"))
+    found = re.search(r"device_config=(\w+)", str(config))
+    return found.group(1) if found else "unknown"
+
+
+def restore(url: str) -> bool:
+    """Bring a server back to awake and unpaused; say whether it is."""
+    with httpx.Client(base_url=url, timeout=CHECK_BOUND_S, trust_env=False) as client:
+        try:
+            if client.get("/is_sleeping").json()["is_sleeping"]:
+                client.post("/wake_up")
+                client.post("/resume")
+            return not client.get("/is_sleeping").json()["is_sleeping"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return False

@@ -1,0 +1,126 @@
+"""Start an engine: its command line, its environment, and the wait until it serves."""
+
+import os
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from reproducers.engine.installation import Installation
+from reproducers.engine.log import stage
+from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port
+from reproducers.errors import EngineFailed
+from reproducers.models import DENSE, ModelRecipe, made
+
+__all__ = ["EngineSettings", "Started", "command_of", "environment_of", "start"]
+
+START_BOUND_S = 600.0
+"""An engine takes about a minute; with CUDA graphs on a busy host, several."""
+
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|PYTHONPATH|LD_\w+|CUDA_\w+|NVIDIA_\w+|NCCL_\w+|(OMP|MKL|OPENBLAS)_\w+|CC|CXX"
+    r"|TORCHINDUCTOR_\w+|TRITON_\w+|XDG_CACHE_HOME"
+)
+_DEVICE_FLAGS: Mapping[str, list[str]] = {
+    "cpu": [],
+    "cuda": ["--enable-sleep-mode", "--kv-cache-memory-bytes=2147483648", "--gpu-memory-utilization=0.2"],
+}
+_DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
+    "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1"},
+    "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
+}
+_FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=1024", "--enable-server-load-tracking"]
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine is started with, beside what its device asks for."""
+
+    model: ModelRecipe = DENSE
+    flags: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Started:
+    """An engine that serves, and how it was started."""
+
+    process: EngineProcess
+    url: str
+    model: str
+    settings: Mapping[str, str]
+
+
+def command_of(installation: Installation, settings: EngineSettings, model: Path, port: int) -> list[str]:
+    """The engine's command line; on a CPU `vllm serve` finds no package metadata, the module does."""
+    flags = [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.flags]
+    where = ["--host=127.0.0.1", f"--port={port}", f"--model={model}", f"--served-model-name={settings.model.name}"]
+    return [installation.python, "-m", "vllm.entrypoints.openai.api_server", *where, *flags]
+
+
+def environment_of(installation: Installation, settings: EngineSettings) -> dict[str, str]:
+    """The engine's whole environment: what the machine needs from this process's, and what the kit sets."""
+    inherited = {k: v for k, v in os.environ.items() if _INHERITED.fullmatch(k)}
+    return inherited | _set_by_kit(installation, settings)
+
+
+def _set_by_kit(installation: Installation, settings: EngineSettings) -> dict[str, str]:
+    fixed = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    fixed |= {"VLLM_USE_V2_MODEL_RUNNER": "0", "PYTHONUNBUFFERED": "1"}
+    return fixed | _DEVICE_ENVIRONMENT[installation.device] | dict(settings.environment)
+
+
+def start(installation: Installation, settings: EngineSettings, progress: Callable[[str], None]) -> Started:
+    """Start an engine and wait until it serves.
+
+    Args:
+        installation: which release.
+        settings: with what.
+        progress: is told now and then how far the start is.
+
+    Raises:
+        EngineFailed: it ended, or did not serve within ten minutes; the text gives the root cause from its log.
+    """
+    owner = os.environ.get(OWNER_VARIABLE) or uuid.uuid4().hex
+    environment = environment_of(installation, settings) | {OWNER_VARIABLE: owner}
+    progress(f"making the model {settings.model.name}")
+    model = made(settings.model, [installation.python], environment)
+    keeper = free_port()
+    port = int(keeper.getsockname()[1])
+    log = Path(tempfile.mkdtemp(prefix="vllm-rl-repro-")) / "engine.log"
+    process = EngineProcess(command_of(installation, settings, model, port), environment, log, port)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_serving(process, url, progress)
+    except BaseException:
+        process.stop()
+        raise
+    finally:
+        keeper.close()
+    process.note_members()
+    flags = [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.flags]
+    shown = {flag.split("=")[0]: flag.partition("=")[2] for flag in flags} | _set_by_kit(installation, settings)
+    return Started(process, url, settings.model.name, shown)
+
+
+def _wait_until_serving(process: EngineProcess, url: str, progress: Callable[[str], None]) -> None:
+    """Wait until /health answers 200; notice at once when the engine ends instead."""
+    began = time.monotonic()
+    served = False
+    with httpx.Client(base_url=url, timeout=2, trust_env=False) as client:
+        while not served:
+            waited = time.monotonic() - began
+            if not process.running():
+                raise process.failure()
+            if waited > START_BOUND_S:
+                raise EngineFailed(f"/health did not answer 200 within {START_BOUND_S:.0f} s: {stage(process.log)}")
+            progress(f"{stage(process.log)}, {waited:.0f} s")
+            try:
+                served = client.get("/health").status_code == 200
+            except httpx.HTTPError:
+                time.sleep(0.5)

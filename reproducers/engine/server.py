@@ -1,0 +1,125 @@
+"""A running vLLM, started by the kit or attached to: the endpoints, the healthy path, and the end."""
+
+import atexit
+from collections.abc import Collection
+
+from reproducers.client import LifecycleClient
+from reproducers.engine.attach import restore
+from reproducers.engine.process import EngineProcess
+from reproducers.engine.watch import Watcher
+from reproducers.errors import EndpointError
+from reproducers.journal import Journal
+from reproducers.request import RequestInFlight
+from reproducers.states import Control, EngineFacts, Probe, Residue
+from reproducers.values import Call, Completion
+
+__all__ = ["Engine"]
+
+FIRST_ANSWER_BOUND_S = 120.0
+"""The first completion with logprobs waits for torch to compile a kernel: 17 s on two cores."""
+
+
+class Engine(LifecycleClient):
+    """A vLLM engine with its endpoints; closed at the latest when the kernel ends.
+
+    Args:
+        facts: which engine it is.
+        url: where it listens.
+        process: its processes, where the kit started it.
+    """
+
+    def __init__(self, facts: EngineFacts, url: str, process: EngineProcess | None = None) -> None:
+        super().__init__(url, Journal())
+        self.facts = facts
+        self.process = process
+        self._requests: list[RequestInFlight] = []
+        self._residue: Residue | None = None
+        self._watcher = Watcher(self.url, self.journal, self._pids)
+        atexit.register(self.close)
+
+    def control(self, prompt: str, *, max_tokens: int) -> Control:
+        """Walk the healthy path: awake, healthy, the same completion twice, and whether load tracking works."""
+        try:
+            if self.is_sleeping():
+                return Control(False, "the engine is asleep or paused before the trigger")
+            idle_load = self.server_load()
+        except EndpointError as error:
+            return Control(False, str(error))
+        streamed = self.post_completion(prompt, max_tokens=max_tokens)
+        tracking = streamed.wait_first_token(FIRST_ANSWER_BOUND_S) and self._counts(streamed, idle_load)
+        streamed.wait_ended(FIRST_ANSWER_BOUND_S)
+        first, again = streamed.life.completion, self.complete(prompt, max_tokens=max_tokens)
+        if first is None or not isinstance(again, Completion):
+            said = streamed.life.error or (str(again) if isinstance(again, Call) else "no answer in time")
+            return Control(False, f"a completion was not answered: {said}")
+        if first.degenerate:
+            return Control(False, f"the completion could prove nothing: {first.degenerate}")
+        if difference := first.difference(again):
+            return Control(False, f"the same greedy completion differs when asked for twice: {difference}")
+        reason = f"awake, healthy, {len(first.tokens)} tokens twice the same"
+        return Control(
+            True,
+            f"{reason}; GET /load {'counts' if tracking else 'does not count'} requests",
+            first,
+            idle_load if tracking else None,
+        )
+
+    def _counts(self, streamed: RequestInFlight, idle_load: int) -> bool:
+        load = self.server_load()
+        return load > idle_load or (streamed.life.ended is not None and self._counts_again(idle_load))
+
+    def _counts_again(self, idle_load: int) -> bool:
+        """Ask once more with a long request, where the first ended before the question arrived."""
+        long = self.post_completion("The engine sleeps.", max_tokens=256)
+        counted = long.wait_first_token() and self.server_load() > idle_load
+        long.wait_ended(60)
+        return counted
+
+    def probe(self, control: Control, prompt: str, *, max_tokens: int) -> Probe:
+        """Look whether the engine is well, whatever status codes said before."""
+        health = self.health()
+        if not control.completion:
+            return Probe(self._processes_alive(), health, "not asked for: the control failed")
+        answer = self.complete(prompt, max_tokens=max_tokens, timeout_s=30)
+        if isinstance(answer, Completion):
+            difference = control.completion.difference(answer)
+            said = f"differs from the control: {difference}" if difference else "equal to the control"
+        else:
+            said = f"not answered: {answer}"
+        return Probe(self._processes_alive(), health, said)
+
+    def _processes_alive(self) -> bool | None:
+        return None if self.process is None else self.process.running() and not self.dead_members()
+
+    def dead_members(self) -> list[str]:
+        """Names of engine processes that have died since it came up; each is marked in the journal."""
+        died = self.process.dead_members() if self.process else []
+        known = [text for _, text in self.journal.marks]
+        for name in died:
+            if f"{name} died" not in known:
+                self.journal.mark(f"{name} died")
+        return died
+
+    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True) -> RequestInFlight:
+        """Post one greedy completion and return at once; it is hung up on when the engine is closed."""
+        request = super().post_completion(prompt, max_tokens=max_tokens, stream=stream)
+        self._requests.append(request)
+        return request
+
+    def close(self) -> Residue:
+        """End an engine that the kit started; leave an attached one awake, unpaused and running."""
+        if self._residue is None:
+            self._watcher.stop()
+            for request in self._requests:
+                request.cancel()
+            self._client.close()
+            if self.process is not None:
+                self._residue = self.process.stop()
+            else:
+                restore(self.url)
+                self._residue = Residue()
+            atexit.unregister(self.close)
+        return self._residue
+
+    def _pids(self) -> Collection[int]:
+        return [p.pid for p in self.process.tree()] if self.process else []

@@ -1,0 +1,52 @@
+"""The background look at an engine: health, flags, load and device memory, several times a second."""
+
+import threading
+from collections.abc import Callable, Collection
+
+import httpx
+
+from reproducers.journal import Journal
+from reproducers.memory import used_bytes
+from reproducers.values import Sample
+
+__all__ = ["Watcher"]
+
+PERIOD_S = 0.25
+_FLAGS = {"/is_sleeping": "is_sleeping", "/is_paused": "is_paused", "/load": "server_load"}
+
+
+class Watcher:
+    """Samples one server until it is stopped; a question without an answer is a sample without a value."""
+
+    def __init__(self, url: str, journal: Journal, pids: Callable[[], Collection[int]]) -> None:
+        self._journal = journal
+        self._pids = pids
+        self._client = httpx.Client(base_url=url, timeout=2, trust_env=False)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        self._stop.set()
+        self._thread.join(10)
+        self._client.close()
+
+    def _sample(self, name: str, value: float | None) -> None:
+        self._journal.add_sample(Sample(self._journal.now(), name, value))
+
+    def _run(self) -> None:
+        while not self._stop.wait(PERIOD_S):
+            try:
+                self._sample("health", float(self._client.get("/health").status_code == 200))
+            except httpx.HTTPError:
+                self._sample("health", None)
+            for path, field in _FLAGS.items():
+                try:
+                    self._sample(field, float(self._client.get(path).json()[field]))
+                except (httpx.HTTPError, ValueError, KeyError, TypeError):
+                    self._sample(field, None)
+            if (used := used_bytes(self._pids())) is not None:
+                self._sample("device bytes", float(used.device))
+                if used.engine is not None:
+                    self._sample("engine bytes", float(used.engine))

@@ -1,0 +1,180 @@
+"""A notebook's parameters: the types that its `parameters` cell declares, and the check against that declaration.
+
+A parameter is declared in the notebook as `name: Type = default  # what it is`. The types below carry the ranges, so
+that the declaration alone decides what is accepted: on the command line before anything is started, and again by the
+notebook itself, whoever runs it.
+"""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_type_hints
+
+import nbformat
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from reproducers.errors import UsageError
+from reproducers.privacy import SECRET
+
+__all__ = [
+    "Count",
+    "EngineChoice",
+    "Level",
+    "Parameter",
+    "Require",
+    "Seconds",
+    "check_parameters",
+    "checked",
+    "declared",
+    "parsed",
+]
+
+
+def _engine_choice(value: str) -> str:
+    if value in {"auto", "cpu", "cuda"} or re.fullmatch(r"https?://[^/\s]+/?", value):
+        return value
+    raise ValueError("auto, cpu, cuda or the URL of a server without a path, such as http://127.0.0.1:8000")
+
+
+EngineChoice = Annotated[str, AfterValidator(_engine_choice)]
+"""Which engine: `auto`, `cpu`, `cuda` or a URL."""
+Level = Annotated[int, Field(ge=1, le=2)]
+"""A sleep level that releases memory: 1 offloads the weights, 2 discards them."""
+Seconds = Annotated[float, Field(ge=0.5, le=600)]
+"""A stretch of time, in seconds."""
+Count = Annotated[int, Field(ge=1, le=100)]
+"""How often."""
+Require = Literal["fixed", "reproduced", "expected", "nothing"]
+"""What the assertion cell asks for; `expected` is what the catalog says for the release."""
+
+_TYPES: dict[str, Any] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "Literal": Literal,
+    "Annotated": Annotated,
+    "Field": Field,
+    "EngineChoice": EngineChoice,
+    "Level": Level,
+    "Seconds": Seconds,
+    "Count": Count,
+    "Require": Require,
+}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter as the notebook declares it."""
+
+    name: str
+    type: Any
+    default: Any
+    comment: str
+
+
+def declared(notebook: Path) -> dict[str, Parameter]:
+    """Return the parameters that a notebook declares, by name.
+
+    Raises:
+        UsageError: it cannot be read, or has no proper `parameters` cell.
+    """
+    try:
+        node = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)
+    except (OSError, UnicodeDecodeError, ValueError, nbformat.ValidationError, AttributeError, KeyError) as error:
+        raise UsageError(f"{notebook} cannot be read as a notebook: {_one_line(error)}") from error
+    return declared_in(node, str(notebook))
+
+
+def declared_in(node: nbformat.NotebookNode, name: str) -> dict[str, Parameter]:
+    """Return the parameters that an opened notebook declares, by name."""
+    sources = [c.source for c in node.cells if "parameters" in c.metadata.get("tags", [])]
+    if len(sources) != 1:
+        raise UsageError(f"{name} has {len(sources)} cells with the tag 'parameters', and needs one")
+    lines = sources[0].splitlines()
+    found = {}
+    for statement in ast.parse(sources[0]).body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+            annotation = compile(ast.Expression(statement.annotation), name, "eval")
+            kind = eval(annotation, {"__builtins__": {}}, _TYPES)  # noqa: S307  the notebook is about to be run anyway
+            comment = lines[statement.end_lineno - 1].partition("#")[2].strip() if statement.end_lineno else ""
+            found[statement.target.id] = Parameter(
+                statement.target.id, kind, ast.literal_eval(statement.value), comment
+            )
+    return found
+
+
+def parsed(pairs: list[str], parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """Read `name=value` pairs from a command line and check them.
+
+    Raises:
+        UsageError: as `checked`, or a pair without `=`.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals:
+            raise UsageError(f"parameter {pair!r} is not of the form name=value")
+        values[name] = text
+    return checked(values, parameters, from_text=True)
+
+
+def checked(
+    values: Mapping[str, Any], parameters: Mapping[str, Parameter], *, from_text: bool = False
+) -> dict[str, Any]:
+    """Check values against a notebook's declaration and return them with their declared types.
+
+    Args:
+        values: what was given.
+        parameters: what the notebook declares.
+        from_text: whether the values are still text, as on a command line.
+
+    Raises:
+        UsageError: an unknown name, a wrong type, out of range, or a value that looks like a secret.
+    """
+    result = {}
+    for name, value in values.items():
+        if name not in parameters:
+            known = ", ".join(parameters)
+            raise UsageError(f"unknown parameter {name!r}: this notebook has {known}")
+        _refuse_secrets(name, value)
+        adapter: TypeAdapter[Any] = TypeAdapter(parameters[name].type)
+        try:
+            result[name] = adapter.validate_strings(value) if from_text else adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            said = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise UsageError(f"parameter {name}={value!r}: {said}") from error
+    return result
+
+
+def check_parameters(namespace: Mapping[str, Any]) -> None:
+    """Check the parameters of the running notebook, given its `globals()`, before anything is started.
+
+    Raises:
+        UsageError: a value has the wrong type or is out of range.
+    """
+    hints = get_type_hints(_Namespace(namespace.get("__annotations__", {})), include_extras=True)
+    parameters = {name: Parameter(name, kind, None, "") for name, kind in hints.items()}
+    checked({name: namespace[name] for name in parameters if name in namespace}, parameters)
+
+
+class _Namespace:
+    """What `get_type_hints` reads annotations from."""
+
+    def __init__(self, annotations: Mapping[str, Any]) -> None:
+        self.__annotations__ = dict(annotations)
+
+
+def _refuse_secrets(name: str, value: Any) -> None:
+    text = str(value)
+    if SECRET.search(text):
+        raise UsageError(
+            f"parameter {name} looks like a secret, and parameters are written into the record: "
+            "pass it to the server's own environment instead"
+        )
+
+
+def _one_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,87 @@
+"""What a record says about itself: gathered from its outputs, sealed by a digest."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nbformat import NotebookNode
+
+from reproducers.bugs.finding import normalised
+from reproducers.judgement import VERDICT_MIME, Judgement
+from reproducers.parameters import declared_in
+from reproducers.states import ENGINE_MIME, RESIDUE_MIME, Residue
+from reproducers.values import Verdict
+
+__all__ = ["KEY", "digest", "failed_cell", "gathered", "output_of", "own_cells"]
+
+KEY = "reproducers"
+"""Where the notebook's metadata keep it."""
+
+_MARKER = "papermill-error-cell-tag"
+
+
+def own_cells(node: NotebookNode) -> list[NotebookNode]:
+    """The cells of a record without the error markers that papermill puts in."""
+    return [cell for cell in node.cells if _MARKER not in cell.metadata.get("tags", [])]
+
+
+def output_of(node: NotebookNode, mime: str) -> Mapping[str, Any] | None:
+    """The last output of a MIME type in a notebook."""
+    for cell in reversed(node.cells):
+        for output in reversed(cell.get("outputs", [])):
+            if mime in output.get("data", {}):
+                data: Mapping[str, Any] = output["data"][mime]
+                return data
+    return None
+
+
+def failed_cell(node: NotebookNode) -> tuple[str, str, str] | None:
+    """Name, error name and error text of the first failed cell, the assertion apart; None where there is none."""
+    for cell in own_cells(node):
+        for output in cell.get("outputs", []):
+            if output.output_type == "error" and cell.get("id") != "assertion":
+                return str(cell.get("id")), str(output.ename), str(output.evalue)
+    return None
+
+
+def harness_judgement(node: NotebookNode, bug: str) -> Judgement:
+    """The verdict on a notebook that stopped before its own verdict: INCONCLUSIVE, with where and why."""
+    cell, kind, text = failed_cell(node) or ("unknown", "NoVerdict", "the notebook gave no verdict")
+    line = (text.strip().splitlines() or ["no text"])[0]
+    sentence = f"The notebook stopped in the cell '{cell}', before a verdict: {line}"
+    signature = f"harness:{kind}:{normalised(line)}"
+    return Judgement(bug, Verdict.INCONCLUSIVE, (sentence,), "not reached or not judged", signature=signature)
+
+
+def gathered(node: NotebookNode, *, bug: str, duration_s: float, residue: Residue, kit: str) -> dict[str, Any]:
+    """Return what the record's metadata say.
+
+    Args:
+        node: the executed notebook.
+        bug: the bug's number or name.
+        duration_s: how long the notebook ran, in seconds.
+        residue: what was left after its kernel had ended.
+        kit: the kit's version.
+    """
+    verdict = output_of(node, VERDICT_MIME) or harness_judgement(node, bug).to_json()
+    given = node.metadata.get("papermill", {}).get("parameters", {})
+    defaults = {name: p.default for name, p in declared_in(node, "the notebook").items()}
+    closed = output_of(node, RESIDUE_MIME)
+    return {
+        "kit": kit,
+        "bug": bug,
+        "verdict": dict(verdict),
+        "control": verdict["control"],
+        "engine": output_of(node, ENGINE_MIME),
+        "parameters": defaults | dict(given),
+        "duration_s": round(duration_s, 1),
+        "residue": residue.to_json() | {"device_bytes": (closed or {}).get("device_bytes")},
+    }
+
+
+def digest(node: NotebookNode) -> str:
+    """Return the hash of all that a record states: sources, outputs and what it says about itself."""
+    said = {k: v for k, v in node.metadata.get(KEY, {}).items() if k != "digest"}
+    cells = [[c.get("id"), c.cell_type, c.source, c.get("outputs", [])] for c in own_cells(node)]
+    return hashlib.sha256(json.dumps([said, cells], sort_keys=True, default=str).encode()).hexdigest()
