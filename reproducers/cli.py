@@ -1,4 +1,7 @@
-"""The command `repro`: parsing and printing only."""
+"""The command `repro`: parsing and printing only.
+
+What needs papermill is imported by the command that needs it: papermill and nbformat take seconds to import.
+"""
 
 import importlib.metadata
 import sys
@@ -14,10 +17,7 @@ from reproducers.catalog import catalog, find_bug, notebooks_folder
 from reproducers.doctor import findings as machine_findings
 from reproducers.engine import release_at_hand
 from reproducers.errors import HarnessError, RecordError, ReproError, UsageError
-from reproducers.parameters import declared, parsed
-from reproducers.record.check import check as check_record
-from reproducers.record.papermill_engine import BUDGET_S, CELL_TIMEOUT_S
-from reproducers.record.run import run as run_notebook
+from reproducers.parameters import parsed
 from reproducers.run_progress import RunProgress
 
 __all__ = ["app", "main"]
@@ -69,10 +69,13 @@ def run(
     engine: Annotated[str | None, typer.Option(help="auto, cpu, cuda or the URL of a running server.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often the trigger is run.")] = None,
     output: Annotated[Path | None, typer.Option("--out", help="A file or folder for the record.")] = None,
-    budget: Annotated[float, typer.Option(min=1, help="Bound for the notebook, in seconds.")] = BUDGET_S,
-    cell_timeout: Annotated[float, typer.Option(min=1, help="Bound for one cell, in seconds.")] = CELL_TIMEOUT_S,
+    budget: Annotated[float, typer.Option(min=1, help="Bound for the notebook, in seconds.")] = 1200,
+    cell_timeout: Annotated[float, typer.Option(min=1, help="Bound for one cell, in seconds.")] = 900,
 ) -> None:
     """Run one bug's notebook, print the verdict with its evidence, and keep the record."""
+    from reproducers.declaration import declared  # noqa: PLC0415
+    from reproducers.record.run import run as run_notebook  # noqa: PLC0415
+
     found = find_bug(bug)
     pairs = list(parameter or [])
     pairs += [f"engine={engine}"] if engine is not None else []
@@ -90,6 +93,8 @@ def run(
 @app.command()
 def check(records: Annotated[list[Path], typer.Argument(help="Executed notebooks.")]) -> None:
     """Say whether records are whole, honest, clean of secrets and small enough, without running them."""
+    from reproducers.record.check import check as check_record  # noqa: PLC0415
+
     bad = 0
     for path in records:
         faults = check_record(path)

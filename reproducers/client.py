@@ -37,7 +37,9 @@ class LifecycleClient:
     def __init__(self, url: str, journal: Journal, timeout_s: float = 120) -> None:
         self.url = url.rstrip("/")
         self.journal = journal
-        self._client = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False)
+        # a connection of its own for each call: uvicorn closes one after a 500, and the next call on it is reset
+        fresh = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False, limits=fresh)
         self._model: str | None = None
         self._posted = 0
 

@@ -12,7 +12,7 @@ SECRET = re.compile(
     r"|\bAKIA[0-9A-Z]{16}\b|\bxox[abprs]-[\w-]{10,}|\beyJ[\w-]{10,}\.[\w-]{10,}"
     r"|(?i:\bbearer\s+[\w.~+/-]{8,}|\bpassword\s*[=:]\s*\S+)|(?<=://)[^/\s@]+@"
 )
-_PORT = re.compile(r"\b(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d{2,5}\b")
+_PORT = re.compile(r"\b(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d{1,5}\b")
 _ROOTS = "home|root|Users|tmp|var|opt|work|mnt|data|usr|srv|scratch|private|workspace"
 _PATH = re.compile(rf"(?<![\w.:/<])/(?:{_ROOTS})/[^\s'\"`:,;()<>|]*")
 _PATH_TAIL = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/(.*)")

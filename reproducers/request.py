@@ -74,8 +74,9 @@ class RequestInFlight:
         return self.wait_until(lambda life: life.sent is not None or life.ended is not None, bound_s)
 
     def wait_first_token(self, bound_s: float = 60) -> bool:
-        """Wait for the first streamed token: the engine is then working on this request."""
-        return self.wait_until(lambda life: life.first_token is not None, bound_s)
+        """Wait for the first streamed token: the engine is then working on this request. False where none came."""
+        self.wait_until(lambda life: life.first_token is not None or life.ended is not None, bound_s)
+        return self.life.first_token is not None
 
     def wait_ended(self, bound_s: float) -> bool:
         """Wait for the end of the request, whatever it is."""

@@ -41,11 +41,11 @@ class RunProgress:
         """Take one message of the running notebook."""
         self._done += text == "done"
         left = max(0, self._budget_s - (time.monotonic() - self._began))
-        line = f"{self._what}: {self._done} cells done, {cell}: {text}, {left:.0f} s left"
+        line = f"{self._what}: {self._done} cells done; {cell}: {text}, {left:.0f} s left"
         if self._status:
             self._status.update(line)
             return
-        words = "" if text == "done" or cell.startswith("about-") else f"{cell}{text.rpartition(',')[0] or text}"
+        words = "" if text == "done" else f"{cell}{text.rpartition(',')[0] or text}"
         now = time.monotonic()
         if words and (words != self._last or now - self._printed > LINE_EVERY_S):
             self._last, self._printed = words, now

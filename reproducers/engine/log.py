@@ -46,11 +46,18 @@ def root_cause(log: Path) -> str:
     are about the consequences. The cause is the first exception that is not such a report.
     """
     lines = _lines(log)
-    errors = [line for line in lines if _LAST_LINE.match(line)]
+    errors = [_with_detail(lines, i) for i, line in enumerate(lines) if _LAST_LINE.match(line)]
     causes = [line for line in errors if not _CONSEQUENCE.search(line)]
     usage = [line for line in lines if "api_server.py: error:" in line]
     last = [line for line in lines if line]
     return (usage[-1:] or causes[:1] or errors[:1] or last[-1:] or ["the log is empty"])[0].strip()[:500]
+
+
+def _with_detail(lines: list[str], at: int) -> str:
+    """An exception's line; pydantic says what is wrong only in the indented line that follows."""
+    following = lines[at + 1] if at + 1 < len(lines) else ""
+    detail = following.partition(" [type=")[0].strip() if following.startswith("  ") else ""
+    return f"{lines[at]}: {detail}" if detail else lines[at]
 
 
 def tail(log: Path, lines: int = 40) -> str:

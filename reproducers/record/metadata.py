@@ -8,8 +8,8 @@ from typing import Any
 from nbformat import NotebookNode
 
 from reproducers.bugs.finding import normalised
+from reproducers.declaration import declared_in
 from reproducers.judgement import VERDICT_MIME, Judgement
-from reproducers.parameters import declared_in
 from reproducers.states import ENGINE_MIME, RESIDUE_MIME, Residue
 from reproducers.values import Verdict
 

@@ -28,13 +28,14 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import Engine, NotebookExecutionManager
 
 from reproducers.catalog import catalog
+from reproducers.declaration import declared_in
 from reproducers.engine.process import OWNER_VARIABLE, owned_processes, residue_of
 from reproducers.errors import UsageError
 from reproducers.memory import used_bytes
-from reproducers.parameters import checked, declared_in
+from reproducers.parameters import checked
 from reproducers.privacy import mask
 from reproducers.record.metadata import KEY, digest, gathered
-from reproducers.record.stacks import stacks_of
+from reproducers.stacks import stacks_of
 
 __all__ = ["BUDGET_S", "CELL_TIMEOUT_S", "Follower", "RecordingEngine"]
 
@@ -46,6 +47,10 @@ INTERRUPT_BOUND_S = 5.0
 
 Follower = Callable[[str, str], None]
 """Is told a cell's name and what it is doing: `started`, `done`, `failed`, or a line of progress."""
+
+
+def _ignore(_cell: str, _text: str) -> None:
+    """Follow nothing."""
 
 
 class Stopped(BaseException):
@@ -92,7 +97,8 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
         """Run the cells in order, up to the first that fails."""
         for index, cell in enumerate(self.nb.cells):
             self.nb_man.cell_start(cell, index)
-            self._follow(str(cell.get("id")), "started")
+            follow = self._follow if cell.cell_type == "code" else _ignore
+            follow(str(cell.get("id")), "started")
             failed = True
             try:
                 if self._left() <= 0:
@@ -114,7 +120,7 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
                 self._fail(cell, index, name, "the run was stopped from outside while this cell ran", [])
                 raise
             finally:
-                self._follow(str(cell.get("id")), "failed" if failed else "done")
+                follow(str(cell.get("id")), "failed" if failed else "done")
                 self.nb_man.cell_complete(cell, cell_index=index)
 
     def _timed_out(self, cell: NotebookNode, index: int) -> None:
@@ -143,7 +149,8 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
 
     def _fail(self, cell: NotebookNode, index: int, name: str, text: str, stacks: list[str]) -> None:
         traceback = [f"{name}: {text}", *stacks]
-        cell.outputs.append(new_output("error", ename=name, evalue=text, traceback=traceback))
+        first = next((i for i, output in enumerate(cell.outputs) if output.output_type == "error"), len(cell.outputs))
+        cell.outputs.insert(first, new_output("error", ename=name, evalue=text, traceback=traceback))
         self.nb_man.cell_exception(cell, cell_index=index)
 
     def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> NotebookNode | None:
@@ -172,7 +179,7 @@ class RecordingEngine(Engine):  # type: ignore[misc]
         execution_timeout: float | None = None,
         start_timeout: int = 60,
         budget_s: float | None = None,
-        follow: Follower = lambda _cell, _text: None,
+        follow: Follower = _ignore,
         **_: Any,
     ) -> NotebookNode:
         """Execute a notebook and make a record of it.
@@ -185,6 +192,9 @@ class RecordingEngine(Engine):  # type: ignore[misc]
             checked(nb.metadata.papermill.get("parameters", {}), declared_in(nb, input_path))
         except UsageError as error:
             raise click.UsageError(str(error)) from error
+        for cell in nb.cells:
+            if "injected-parameters" in cell.metadata.get("tags", []):
+                cell["id"] = "injected-parameters"
         manager = TruthfulManager(nb, output_path, log_output, progress_bar, autosave_cell_every)
         manager.notebook_start()
         owner, used, began = uuid.uuid4().hex, used_bytes(), time.monotonic()
@@ -198,6 +208,7 @@ class RecordingEngine(Engine):  # type: ignore[misc]
                     startup_timeout=start_timeout,
                     kernel_name=kernel_name,
                     log_output=log_output,
+                    extra_arguments=["--IPKernelApp.log_level=ERROR"],
                 ).execute(env=os.environ | {OWNER_VARIABLE: owner})
         finally:
             residue = residue_of(owned_processes(owner), None, used.device if used else None)

@@ -16,9 +16,10 @@ import papermill
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.catalog import Bug, notebooks_folder
+from reproducers.declaration import declared
 from reproducers.engine import choose
 from reproducers.errors import EngineUnavailable, RecordError, UsageError
-from reproducers.parameters import Parameter, checked, declared
+from reproducers.parameters import Parameter, checked
 from reproducers.record.metadata import failed_cell
 from reproducers.record.papermill_engine import BUDGET_S, CELL_TIMEOUT_S, Follower
 from reproducers.record.read import Record, read

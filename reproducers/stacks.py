@@ -1,5 +1,6 @@
 """Stacks of a process tree, for a cell that did not come back."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -56,4 +57,4 @@ def _stack(pid: int) -> str:
     lines = [
         line for line in dump.stdout.splitlines() if not line.startswith(("Process ", "Python v")) and line.strip()
     ]
-    return "\n".join(f"  {line}" for line in lines[:LINES])
+    return "\n".join("  " + re.sub(r"^Thread \d+", "Thread", line) for line in lines[:LINES])

@@ -1,0 +1,52 @@
+"""What the tests share: one real engine, started when the first test asks for it, and small helpers."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reproducers.engine import Engine, open_engine
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def cpu_engine() -> Iterator[Engine]:
+    """The real vLLM for the CPU, started once for all tests."""
+    engine = open_engine("cpu")
+    yield engine
+    residue = engine.close()
+    assert residue.clean, str(residue)
+
+
+@pytest.fixture
+def engine(cpu_engine: Engine) -> Iterator[Engine]:
+    """The shared engine, awake and unpaused before and after the test."""
+    assert not cpu_engine.is_sleeping()
+    yield cpu_engine
+    assert not cpu_engine.is_sleeping()
+
+
+def wait_for(condition: Callable[[], object], bound_s: float, what: str) -> None:
+    """Wait until a condition holds; fail with what was waited for."""
+    deadline = time.monotonic() + bound_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {bound_s} s"
+        time.sleep(0.1)
+
+
+def repro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command `repro` as a user does."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("repro"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )

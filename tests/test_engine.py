@@ -1,0 +1,152 @@
+"""The real engine: its endpoints, its control, and requests in flight."""
+
+import pytest
+
+from reproducers import together, watch
+from reproducers.client import BODY_LIMIT
+from reproducers.engine import Engine, choose
+from reproducers.engine.attach import restore
+from reproducers.errors import EndpointError, EngineUnavailable, UsageError
+from reproducers.values import Call, Completion, Outcome
+
+pytestmark = pytest.mark.engine
+
+PROMPT = "The engine sleeps and"
+
+
+def test_it_says_what_it_is(engine: Engine) -> None:
+    assert engine.facts.release == engine.version() == "0.32.0"
+    assert engine.facts.device == "cpu"
+    assert engine.facts.settings["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    assert "--model" not in engine.facts.settings  # no path
+    assert engine.process is not None
+    assert engine.process.dead_members() == []
+
+
+def test_control_passes_and_counts_requests(engine: Engine) -> None:
+    control = engine.control(PROMPT, max_tokens=16)
+    assert control.passed, control.reason
+    assert control.idle_load == 0
+    assert control.completion is not None
+    assert len(set(control.completion.tokens)) > 8
+    assert engine.probe(control, PROMPT, max_tokens=16).well
+    assert not engine.probe(control, "Another prompt", max_tokens=16).well
+
+
+def test_control_of_a_wrong_model_fails_with_the_reason(engine: Engine) -> None:
+    model, engine._model = engine._model, "no-such-model"
+    control = engine.control(PROMPT, max_tokens=4)
+    engine._model = model
+    assert not control.passed
+    assert "no-such-model" in control.reason
+
+
+def test_every_call_is_recorded_with_parameters_status_and_a_cut_body(engine: Engine) -> None:
+    before = len(engine.journal.calls)
+    info = engine.server_info()
+    call = engine.journal.calls[before]
+    assert {"vllm_config", "vllm_env"} <= set(info)
+    assert (call.method, call.path, call.params) == ("GET", "/server_info", {"config_format": "json"})
+    assert len(call.body) == BODY_LIMIT
+    assert call.start < call.end
+
+
+def test_sleep_wake_pause_and_resume_change_the_flags(engine: Engine) -> None:
+    assert engine.sleep(level=1).ok
+    assert engine.is_sleeping()
+    assert engine.wake_up(tags=["weights"]).ok
+    assert engine.is_sleeping()
+    assert engine.wake_up(tags=["kv_cache"]).ok
+    assert not engine.is_sleeping()
+    assert engine.pause(mode="keep", clear_cache=False).ok
+    assert engine.is_paused()
+    assert engine.resume().ok
+    assert not engine.is_paused()
+    assert engine.pause(mode="never").status == 400  # type: ignore[arg-type]
+    assert engine.sleep(level=7).status == 400
+
+
+def test_information_and_weights_answer_as_this_release_does(engine: Engine) -> None:
+    assert engine.weight_info() == "default"
+    assert engine.update_weight_version("step-1").ok
+    assert engine.weight_info() == "step-1"
+    assert engine.update_weight_version("default").ok
+    assert "checksums" in engine.weight_checker("checksum").body
+    assert engine.reset_prefix_cache().ok
+    assert "vllm:engine_sleep_state" in engine.metrics()
+    assert engine.collective_rpc("reload_weights").ok
+    assert engine.release_kv_cache_memory().status in {400, 500}  # wants a finished pause
+    assert engine.start_weight_update().status in {400, 500}  # no weight transfer is configured
+    assert engine.update_weights({}).status in {400, 500}
+    assert engine.finish_weight_update().status in {400, 500}
+    assert engine.init_weight_transfer_engine({}).status in {400, 500}
+    assert engine.health() == 200
+
+
+def test_a_streamed_request_tells_its_life_and_a_plain_one_its_end(engine: Engine) -> None:
+    for stream in (True, False):
+        request = engine.post_completion(PROMPT, max_tokens=16, stream=stream)
+        assert request.wait_ended(60)
+        life = request.life
+        assert life.outcome is Outcome.COMPLETED
+        assert life.completion is not None
+        assert len(life.completion.tokens) == 16
+        assert life.posted <= life.sent <= life.first_token <= life.last_token <= life.ended  # type: ignore[operator]
+
+
+def test_a_held_request_is_counted_until_its_client_hangs_up(engine: Engine) -> None:
+    control = engine.control(PROMPT, max_tokens=16)
+    engine.sleep(level=1)
+    request = engine.post_completion(PROMPT, max_tokens=16)
+    hold = watch(engine, control, request, 1.0)
+    assert hold.life.outcome is Outcome.HELD
+    assert hold.load == (1,)
+    request.cancel()
+    assert request.life.ended is not None
+    assert request.life.outcome is Outcome.LOST
+    for _ in range(50):
+        if engine.server_load() == 0:
+            break
+    assert engine.server_load() == 0
+    engine.wake_up()
+
+
+def test_a_rejected_request_is_not_a_completion(engine: Engine) -> None:
+    answer = engine.complete("", max_tokens=-1)
+    assert isinstance(answer, Call)
+    assert answer.status == 400
+    request = engine.post_completion(PROMPT, max_tokens=-1)
+    assert request.wait_ended(10)
+    assert request.life.outcome is Outcome.REJECTED
+
+
+def test_together_lets_both_go_at_once_and_passes_errors_on(engine: Engine) -> None:
+    paused, flag = together(lambda: engine.pause().ok, engine.is_sleeping)
+    assert paused is True
+    assert flag in {True, False}
+    engine.resume()
+    with pytest.raises(EndpointError, match=r"/nothing → 404"):
+        together(lambda: engine._get_json("/nothing"), engine.is_sleeping)
+
+
+def test_an_attached_server_is_left_awake_and_running(engine: Engine) -> None:
+    attached = Engine(engine.facts, engine.url)
+    attached.sleep(level=1)
+    assert attached.close().clean
+    assert not engine.is_sleeping()
+    assert engine.health() == 200
+    assert restore(engine.url)
+    assert isinstance(engine.complete(PROMPT, max_tokens=4), Completion)
+
+
+def test_choose_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="unknown engine 'gpu'"):
+        choose("gpu")
+    monkeypatch.setattr("reproducers.engine.device_names", list)
+    with pytest.raises(EngineUnavailable, match="needs an NVIDIA GPU"):
+        choose("cuda")
+    monkeypatch.setenv("REPRO_PYTHON", "/nowhere/python")
+    with pytest.raises(EngineUnavailable, match="correct REPRO_PYTHON"):
+        choose("cpu")
+    monkeypatch.setenv("REPRO_ENGINE", "http://127.0.0.1:1/")
+    assert choose("auto") == "http://127.0.0.1:1"
