@@ -42,7 +42,12 @@ def _tools() -> list[MachineFinding]:
     stacks = (
         "a cell that hangs is recorded with its stacks" if spy else "pip install py-spy, to see stacks of hung cells"
     )
-    return [MachineFinding("kit", here, ""), MachineFinding("py-spy", "installed" if spy else "missing", stacks)]
+    compiler = "" if shutil.which("g++") else "install g++: torch compiles kernels with it"
+    return [
+        MachineFinding("kit", here, ""),
+        MachineFinding("py-spy", "installed" if spy else "missing", stacks),
+        MachineFinding("g++", "missing" if compiler else "installed", compiler),
+    ]
 
 
 def _engines() -> list[MachineFinding]:
