@@ -1,6 +1,7 @@
 """What the tests share: one real engine, started when the first test asks for it, and small helpers."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -37,6 +38,11 @@ def wait_for(condition: Callable[[], object], bound_s: float, what: str) -> None
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not within {bound_s} s"
         time.sleep(0.1)
+
+
+def heed_sigint() -> None:
+    """Heed SIGINT in a child even where this process ignores it, as one started in the background does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def repro(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,5 +1,6 @@
 """The notebook of #45326 on the real engine: run whole, as its users run it."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -153,7 +154,10 @@ def test_a_killed_kernel_takes_the_real_engine_along(tmp_path: Path) -> None:
     engine: list[psutil.Process] = []
 
     def find_engine() -> bool:
-        engine[:] = [p for p in running.children(recursive=True) if p.is_running() and p.name().startswith("VLLM::")]
+        try:
+            engine[:] = [p for p in running.children(recursive=True) if p.name().startswith("VLLM::")]
+        except psutil.NoSuchProcess:
+            return False
         return bool(engine)
 
     wait_for(find_engine, 120, "the engine core")
@@ -165,7 +169,8 @@ def test_a_killed_kernel_takes_the_real_engine_along(tmp_path: Path) -> None:
     try:
         out, _ = running.communicate(timeout=60)
     finally:
-        running.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            running.kill()
     assert residue_of(tree, port, None, bound_s=5) == Residue()
     assert running.returncode == 3
     assert "the kernel died" in out

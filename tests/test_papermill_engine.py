@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from conftest import wait_for
+from conftest import heed_sigint, wait_for
 
 from notebooks import ENDINGS, TREE, notebook, papermill_command
 from reproducers.engine.process import residue_of
@@ -114,7 +114,7 @@ def test_five_seconds_after_any_ending_no_process_and_no_port_is_left(tmp_path: 
         limit = "45" if ending == "cell-timeout" else "120"
         options = ("--execution-timeout", limit, "--cwd", str(folder))
         command = papermill_command(notebook(folder / "case.ipynb", TREE, source), folder / "record.ipynb", *options)
-        running[ending] = subprocess.Popen(command, stdout=-3, stderr=-3)
+        running[ending] = subprocess.Popen(command, stdout=-3, stderr=-3, preexec_fn=heed_sigint)
     trees = {}
     for ending in ENDINGS:
         wait_for((tmp_path / ending / "pids").exists, 100, f"the tree of {ending}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import wait_for
+from conftest import heed_sigint, wait_for
 
 from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port, owned_processes, residue_of
 from reproducers.states import Residue
@@ -90,7 +90,11 @@ def test_the_tree_dies_with_the_process_that_started_it(tmp_path: Path, number: 
         "print(*[q.pid for q in p.tree()], p.port, flush=True); import time; time.sleep(600)"
     )
     owner = psutil.Popen(
-        [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)], stdout=-1, stderr=-3, text=True
+        [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path)],
+        stdout=-1,
+        stderr=-3,
+        text=True,
+        preexec_fn=heed_sigint,
     )
     *pids, port = map(int, owner.stdout.readline().split())
     members = [psutil.Process(pid) for pid in pids]
