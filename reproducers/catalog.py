@@ -2,6 +2,7 @@
 
 import tomllib
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Literal, Self
 
@@ -9,27 +10,29 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from reproducers.errors import UsageError
-from reproducers.values import Verdict
+from reproducers.values import Outcome, Verdict
 
-__all__ = ["Bug", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
+__all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
 
 Part = Literal["state transitions", "information retrieval", "consistency"]
 """The part of the RL CI matrix (#45585) that a bug belongs to."""
+Mode = Literal["abort", "wait", "keep"]
 Source = Literal["measured", "read in the release", "said in the thread"]
 
 
-class Expectation(BaseModel):
-    """The verdict that is expected on some releases and devices, and how that is known."""
+class _Range(BaseModel):
+    """Some releases on some devices, and how what is said of them is known."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    verdict: Verdict
     source: Source
     since: str = "0"
     """First release, itself included."""
     before: str | None = None
     """First release after the range; None for no end."""
     device: Literal["any", "cpu", "cuda"] = "any"
+    fix: Literal["none", "proposed", "undo"] = "none"
+    """With which fix in the engine."""
 
     @field_validator("since", "before")
     @classmethod
@@ -40,18 +43,39 @@ class Expectation(BaseModel):
             raise ValueError(f"{value!r} is not a release") from error
         return value
 
-    def covers(self, release: str, device: str) -> bool:
-        """Whether this says something about a release on a device (`cpu` or `cuda`)."""
-        version = Version(release)
+    def covers(self, release: str, device: str, fix: str = "none") -> bool:
+        """Whether this says something about a release on a device (`cpu` or `cuda`), with a fix or without."""
+        try:
+            version = Version(release)
+        except InvalidVersion:  # a build from source may call itself `dev`
+            return False
         inside = Version(self.since) <= version and (self.before is None or version < Version(self.before))
-        return inside and self.device in {"any", device}
+        return inside and self.device in {"any", device} and self.fix == fix
 
-    def overlaps(self, other: "Expectation") -> bool:
+    def overlaps(self, other: "_Range") -> bool:
         """Whether some release on some device is covered by both."""
         apart = (self.before is not None and Version(self.before) <= Version(other.since)) or (
             other.before is not None and Version(other.before) <= Version(self.since)
         )
-        return not apart and ("any" in {self.device, other.device} or self.device == other.device)
+        same_device = "any" in {self.device, other.device} or self.device == other.device
+        return not apart and same_device and self.fix == other.fix
+
+
+class Expectation(_Range):
+    """The verdict that is expected."""
+
+    verdict: Verdict
+
+
+class Contract(_Range):
+    """What pause and resume promise on some releases, by mode."""
+
+    in_flight: dict[Mode, Outcome]
+    """How a stream in flight ends."""
+    new_request: dict[Mode, Outcome]
+    """What becomes of a request that comes while paused."""
+    clears_cache: tuple[Mode, ...]
+    """The modes that heed `clear_cache=true`."""
 
 
 class Bug(BaseModel):
@@ -67,21 +91,27 @@ class Bug(BaseModel):
     needs: tuple[str, ...] = ()
     """What a machine must have, in words: `one NVIDIA GPU`."""
     expect: tuple[Expectation, ...] = ()
+    contract: tuple[Contract, ...] = ()
 
     @model_validator(mode="after")
     def _ranges_do_not_overlap(self) -> Self:
-        for i, one in enumerate(self.expect):
-            for other in self.expect[i + 1 :]:
+        for ranges in (self.expect, self.contract):
+            for one, other in combinations(ranges, 2):
                 if one.overlaps(other):
-                    raise ValueError(
-                        f"two expectations cover the same release: since {one.since} and since {other.since}"
-                    )
+                    raise ValueError(f"two entries cover the same release: since {one.since} and since {other.since}")
         return self
 
-    def expected(self, release: str, device: str) -> Expectation | None:
+    def expected(self, release: str, device: str, fix: str = "none") -> Expectation | None:
         """What is expected of a release; None where nothing is known."""
-        kind = "cpu" if device == "cpu" else "cuda"
-        return next((e for e in self.expect if e.covers(release, kind)), None)
+        return next((e for e in self.expect if e.covers(release, _kind(device), fix)), None)
+
+    def promised(self, release: str, device: str) -> Contract | None:
+        """What a release promises; None where nothing is known."""
+        return next((c for c in self.contract if c.covers(release, _kind(device))), None)
+
+
+def _kind(device: str) -> str:
+    return "cpu" if device == "cpu" else "cuda"
 
 
 def notebooks_folder() -> Path:

@@ -5,16 +5,16 @@ from typing import Any
 
 from IPython.display import Markdown, display
 
-from reproducers.catalog import find_bug
+from reproducers.catalog import Contract, find_bug
 from reproducers.engine import Engine
-from reproducers.errors import UsageError
+from reproducers.errors import NotApplicable, UsageError
 from reproducers.judgement import Judgement, verdict_not_required
 from reproducers.parameters import check_parameters
 from reproducers.states import EngineFacts
 from reproducers.timeline import timeline
 from reproducers.values import Verdict
 
-__all__ = ["check_parameters", "require", "required_verdict", "show_end", "show_timeline"]
+__all__ = ["check_parameters", "promised", "require", "required_verdict", "show_end", "show_timeline"]
 
 
 def show_timeline(vllm: Engine, judgement: Judgement) -> None:
@@ -22,6 +22,17 @@ def show_timeline(vllm: Engine, judgement: Judgement) -> None:
     line = timeline(vllm.journal, judgement.window)
     display(line)
     display(Markdown(f"<details><summary>{len(line.calls)} calls</summary>\n\n{line.table()}\n\n</details>"))
+
+
+def promised(bug: str, facts: EngineFacts) -> Contract:
+    """Return what the engine's release promises, from the catalog.
+
+    Raises:
+        NotApplicable: the catalog has no contract for the release.
+    """
+    if (contract := find_bug(bug).promised(facts.release, facts.device)) is None:
+        raise NotApplicable(f"the catalog has no contract of {bug} for vLLM {facts.release}: add one")
+    return contract
 
 
 def required_verdict(bug: str, requirement: str, facts: EngineFacts) -> Verdict | None:
@@ -34,7 +45,8 @@ def required_verdict(bug: str, requirement: str, facts: EngineFacts) -> Verdict 
         return None
     if requirement != "expected":
         return Verdict(requirement.upper())
-    expectation = find_bug(bug).expected(facts.release, facts.device)
+    fix = facts.settings.get("REPRO_FIX", ":none").partition(":")[2]
+    expectation = find_bug(bug).expected(facts.release, facts.device, fix)
     if expectation is None:
         raise UsageError(f"the catalog expects nothing of {bug} on vLLM {facts.release}, {facts.device}: add an entry")
     return expectation.verdict

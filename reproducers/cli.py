@@ -67,6 +67,7 @@ def run(
         list[str] | None, typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the notebook.")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="auto, cpu, cuda or the URL of a running server.")] = None,
+    vllm: Annotated[str | None, typer.Option(help="A release of vLLM; its environment is made where needed.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often the trigger is run.")] = None,
     output: Annotated[Path | None, typer.Option("--out", help="A file or folder for the record.")] = None,
     budget: Annotated[float, typer.Option(min=1, help="Bound for the notebook, in seconds.")] = 1200,
@@ -79,6 +80,7 @@ def run(
     found = find_bug(bug)
     pairs = list(parameter or [])
     pairs += [f"engine={engine}"] if engine is not None else []
+    pairs += [f"release={vllm}"] if vllm is not None else []
     pairs += [f"repeats={repeat}"] if repeat is not None else []
     values: dict[str, Any] = parsed(pairs, declared(notebooks_folder() / found.notebook))
     with RunProgress(err, found.notebook, budget) as progress:

@@ -21,6 +21,8 @@ __all__ = ["BODY_LIMIT", "LifecycleClient", "PauseMode", "WakeTag"]
 WakeTag = Literal["weights", "kv_cache", "scheduling"]
 PauseMode = Literal["abort", "wait", "keep"]
 
+_ORDINARY_HEADERS = {"date", "server", "content-length", "content-type", "vary", "connection", "transfer-encoding"}
+
 BODY_LIMIT = 2048
 """How many characters of an answer are kept."""
 
@@ -219,16 +221,26 @@ class LifecycleClient:
         """Make one call and record it; `whole` receives the uncut answer."""
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         start = self.journal.now()
-        status, text, error = None, "", ""
+        status, text, error, headers = None, "", "", {}
         try:
             response = self._client.request(method, path, params=params, json=body, timeout=timeout)
             status, text = response.status_code, response.text
+            headers = {k: v for k, v in response.headers.items() if k not in _ORDINARY_HEADERS}
         except (httpx.HTTPError, httpx.InvalidURL) as failure:
             error = f"{type(failure).__name__}: {failure}"
         if whole is not None:
             whole.append(text)
         call = Call(
-            method, path, dict(params or {}), start, self.journal.now(), status, text[:BODY_LIMIT], error, payload=body
+            method,
+            path,
+            dict(params or {}),
+            start,
+            self.journal.now(),
+            status,
+            text[:BODY_LIMIT],
+            error,
+            payload=body,
+            headers=headers,
         )
         self.journal.add_call(call)
         return call

@@ -7,25 +7,16 @@ from typing import Annotated, Any, Literal
 import nbformat
 from pydantic import Field
 
+from reproducers import parameters as kinds
 from reproducers.errors import UsageError
-from reproducers.parameters import Count, EngineChoice, Level, Parameter, Require, Seconds
+from reproducers.parameters import Parameter
 
 __all__ = ["declared", "declared_in"]
 
-_TYPES: dict[str, Any] = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "Literal": Literal,
-    "Annotated": Annotated,
-    "Field": Field,
-    "EngineChoice": EngineChoice,
-    "Level": Level,
-    "Seconds": Seconds,
-    "Count": Count,
-    "Require": Require,
-}
+_TYPES: dict[str, Any] = {"bool": bool, "int": int, "float": float, "str": str}
+_TYPES |= {"Literal": Literal, "Annotated": Annotated, "Field": Field}
+_TYPES |= {name: getattr(kinds, name) for name in kinds.__all__}
+"""What an annotation in a `parameters` cell may be made of."""
 
 
 def declared(notebook: Path) -> dict[str, Parameter]:
@@ -36,7 +27,15 @@ def declared(notebook: Path) -> dict[str, Parameter]:
     """
     try:
         node = nbformat.reads(notebook.read_text(encoding="utf-8"), as_version=4)
-    except (OSError, UnicodeDecodeError, ValueError, nbformat.ValidationError, AttributeError, KeyError) as error:
+    except (
+        OSError,
+        UnicodeDecodeError,
+        ValueError,
+        TypeError,
+        nbformat.ValidationError,
+        AttributeError,
+        KeyError,
+    ) as error:
         raise UsageError(f"{notebook} cannot be read as a notebook: {_one_line(error)}") from error
     return declared_in(node, str(notebook))
 
@@ -46,9 +45,16 @@ def declared_in(node: nbformat.NotebookNode, name: str) -> dict[str, Parameter]:
     sources = [c.source for c in node.cells if "parameters" in c.metadata.get("tags", [])]
     if len(sources) != 1:
         raise UsageError(f"{name} has {len(sources)} cells with the tag 'parameters', and needs one")
-    lines = sources[0].splitlines()
+    try:
+        return _parameters(sources[0], name)
+    except (SyntaxError, NameError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"the parameters cell of {name} cannot be read: {_one_line(error)}") from error
+
+
+def _parameters(source: str, name: str) -> dict[str, Parameter]:
+    lines = source.splitlines()
     found = {}
-    for statement in ast.parse(sources[0]).body:
+    for statement in ast.parse(source).body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
             annotation = compile(ast.Expression(statement.annotation), name, "eval")
             kind = eval(annotation, {"__builtins__": {}}, _TYPES)  # noqa: S307  the notebook is about to be run anyway

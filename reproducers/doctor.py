@@ -31,7 +31,7 @@ class MachineFinding:
 
 
 def findings() -> list[MachineFinding]:
-    """Look at this machine; nothing is started or changed."""
+    """Look at this machine; no engine is started."""
     return [*_tools(), *_engines(), _devices(), *_room()]
 
 
@@ -66,7 +66,7 @@ def _engines() -> list[MachineFinding]:
             result.append(MachineFinding("torch", f"with {', '.join(traps)}", remedy))
     if not builds:
         result.append(MachineFinding("vLLM", "none", "pip install 'vllm-rl-repro[cpu]' or 'vllm-rl-repro[cuda]'"))
-    if url := os.environ.get("REPRO_ENGINE"):
+    if (url := os.environ.get("REPRO_ENGINE", "")).startswith("http"):
         try:
             result.append(MachineFinding("REPRO_ENGINE", str(attached_facts(url)), "used by default", True))
         except ReproError as error:

@@ -2,6 +2,7 @@
 
 ReproError
 ├── UsageError            the caller's input is wrong; nothing was started (exit 2)
+├── NotApplicable         this release or device lacks what the bug needs, which is named
 ├── HarnessError          the kit could not tell (exit 3)
 │   ├── EngineUnavailable no engine that this bug could be judged on: not there, not vLLM, not awake, no dev mode
 │   ├── EngineFailed      an engine was started and did not come up
@@ -14,6 +15,7 @@ __all__ = [
     "EngineFailed",
     "EngineUnavailable",
     "HarnessError",
+    "NotApplicable",
     "RecordError",
     "ReproError",
     "UsageError",
@@ -26,6 +28,10 @@ class ReproError(Exception):
 
 class UsageError(ReproError):
     """The caller's input is wrong; nothing was started."""
+
+
+class NotApplicable(ReproError):
+    """This release or device lacks what the bug needs."""
 
 
 class HarnessError(ReproError):

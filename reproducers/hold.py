@@ -1,14 +1,19 @@
 """How a server holds a request: what its client, `GET /load` and the flags say while it is unanswered."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from reproducers.engine import Engine
 from reproducers.errors import EndpointError
 from reproducers.request import RequestInFlight
 from reproducers.states import Control
-from reproducers.values import RequestLife
+from reproducers.values import Outcome, RequestLife
 
-__all__ = ["Hold", "watch"]
+__all__ = ["Hold", "watch", "watch_all"]
+
+
+DEAD_ENGINE = 503
+"""What /health answers when the engine core is dead."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,6 @@ class Hold:
     load: tuple[int, ...] = ()
     """The different values of `/load` above the idle one, from the moment on when it counted the request."""
 
-    @property
-    def accepted(self) -> bool:
-        """Whether `/load` was seen to count the request."""
-        return bool(self.load)
-
 
 def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: float) -> Hold:
     """Watch a request until it ends, at most `patience_s` seconds.
@@ -44,24 +44,48 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
     status = vllm.health()
     health = [*_sampled(vllm, "health", began), status == 200]
     loads: list[float] = []
+    held = None
     if control.idle_load is not None and not ended:
-        above = [value - control.idle_load for value in [*_sampled(vllm, "server_load", began), _load(vllm)]]
+        last = _load(vllm)
+        above = [value - control.idle_load for value in _sampled(vllm, "server_load", began)]
+        above += [] if last is None else [last - control.idle_load]
         loads = above[next((i for i, value in enumerate(above) if value > 0), len(above)) :]
-    life = request.settle(
-        held=loads[-1] > 0 if loads else None, engine_alive=status is not None and not vllm.dead_members()
-    )
+        held = loads[-1] > 0 if loads and last is not None else None
+    alive = status not in {None, DEAD_ENGINE} and not vllm.dead_members()
+    life = request.settle(held=held, engine_alive=alive)
     return Hold(life, patience_s, _sleeping(vllm), all(health), tuple(int(v) for v in dict.fromkeys(loads)))
 
 
+def watch_all(
+    vllm: Engine, control: Control, requests: Sequence[RequestInFlight], patience_s: float
+) -> tuple[Hold, ...]:
+    """Watch several requests over the same stretch of time, at most `patience_s` seconds.
+
+    They are proven to be held together: `/load` must count all that have not ended.
+    """
+    deadline = vllm.journal.now() + patience_s
+    holds = [watch(vllm, control, r, max(0.0, deadline - vllm.journal.now())) for r in requests]
+    counted = max((load for hold in holds for load in hold.load), default=0)
+    waiting = sum(hold.life.outcome is Outcome.HELD for hold in holds)
+    if counted < waiting:  # some of them are not counted, and which cannot be told
+        holds = [_unproven(hold) if hold.life.outcome is Outcome.HELD else hold for hold in holds]
+    return tuple(replace(hold, patience_s=patience_s) for hold in holds)
+
+
+def _unproven(hold: Hold) -> Hold:
+    return replace(hold, life=replace(hold.life, outcome=None))
+
+
 def _sampled(vllm: Engine, name: str, since: float) -> list[float]:
-    return [s.value or 0.0 for s in vllm.journal.samples if s.name == name and s.at >= since]
+    """The readings that were answered; a question that was not proves nothing."""
+    return [s.value for s in vllm.journal.samples if s.name == name and s.at >= since and s.value is not None]
 
 
-def _load(vllm: Engine) -> int:
+def _load(vllm: Engine) -> int | None:
     try:
         return vllm.server_load()
     except EndpointError:
-        return 0
+        return None
 
 
 def _sleeping(vllm: Engine) -> bool | None:

@@ -43,6 +43,9 @@ class Judgement:
             KeyError, TypeError, ValueError: the data is not a stored verdict.
         """
         fields = dict(data)
+        texts = [fields["bug"], fields["control"], fields["signature"], *fields["evidence"]]
+        if not fields["evidence"] or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a stored verdict has texts for bug, control, signature and evidence")
         return cls(**fields | {"verdict": Verdict(fields["verdict"]), "evidence": tuple(fields["evidence"])})
 
     def __str__(self) -> str:

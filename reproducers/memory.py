@@ -38,18 +38,26 @@ def device_names() -> list[str]:
 
 
 def used_bytes(pids: Collection[int] = ()) -> DeviceMemory | None:
-    """Bytes in use now, over all devices; None without a device.
+    """Bytes in use now, over all devices; None without a device, or where the driver does not tell.
 
     Args:
         pids: the processes of the engine.
     """
     if (nvml := _nvml()) is None:
         return None
-    device, engine, told = 0, 0, False
-    for i in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(i)
-        device += int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-        for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-            if process.pid in pids and process.usedGpuMemory is not None:
-                engine, told = engine + int(process.usedGpuMemory), True
-    return DeviceMemory(device, engine if told else None)
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        device = sum(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
+    except nvml.NVMLError:  # a device that shares the host's memory, or a slice of one
+        return None
+    shares = [share for handle in handles for share in _shares(nvml, handle, pids)]
+    return DeviceMemory(device, sum(shares) if shares else None)
+
+
+def _shares(nvml: ModuleType, handle: object, pids: Collection[int]) -> list[int]:
+    """What each of the given processes holds on one device, where the driver tells."""
+    try:
+        running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
+    except nvml.NVMLError:
+        return []
+    return [int(p.usedGpuMemory) for p in running if p.pid in pids and p.usedGpuMemory is not None]

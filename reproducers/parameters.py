@@ -18,10 +18,15 @@ from reproducers.privacy import SECRET
 __all__ = [
     "Count",
     "EngineChoice",
+    "Fix",
     "Level",
     "Parameter",
+    "PauseModes",
+    "Release",
     "Require",
+    "Runner",
     "Seconds",
+    "WakeOrder",
     "check_parameters",
     "checked",
     "parsed",
@@ -29,9 +34,19 @@ __all__ = [
 
 
 def _engine_choice(value: str) -> str:
-    if value in {"auto", "cpu", "cuda"} or re.fullmatch(r"https?://[^/\s]+/?", value):
+    if value in {"auto", "cpu", "cuda"}:
         return value
+    if found := re.fullmatch(r"https?://(?:[\w.@-]+|\[[0-9a-fA-F:]+\])(?::(\d{1,5}))?/?", value):
+        if int(found[1] or 1) in range(1, 65536):
+            return value
+        raise ValueError(f"{found[1]} is not a port")
     raise ValueError("auto, cpu, cuda or the URL of a server without a path, such as http://127.0.0.1:8000")
+
+
+def _release(value: str) -> str:
+    if value == "" or re.fullmatch(r"\d+\.\d+\.\d+(rc\d+|\.post\d+)?", value):
+        return value
+    raise ValueError("a release such as 0.30.0, or nothing for the one at hand")
 
 
 EngineChoice = Annotated[str, AfterValidator(_engine_choice)]
@@ -42,6 +57,16 @@ Seconds = Annotated[float, Field(ge=0.5, le=600)]
 """A stretch of time, in seconds."""
 Count = Annotated[int, Field(ge=1, le=100)]
 """How often."""
+Release = Annotated[str, AfterValidator(_release)]
+"""A release of vLLM, such as `0.30.0`; empty for the one at hand."""
+Fix = Literal["none", "proposed", "undo"]
+"""The release as it is, the fix proposed for the bug, or the shipped fix taken out again."""
+Runner = Literal[0, 1, 2]
+"""The model runner; 0 for the one that the release chooses."""
+PauseModes = Literal["all", "abort", "wait", "keep"]
+"""Which modes of `/pause` are run."""
+WakeOrder = Literal["weights_first", "kv_cache_first"]
+"""The order of a wake-up in two steps."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]
 """What the assertion cell asks for; `expected` is what the catalog says for the release."""
 

@@ -48,14 +48,20 @@ def mask_text(text: str) -> str:
     return names.sub("[name]", text) if names else text
 
 
-def mask(value: Any) -> Any:
-    """Return JSON data with every text in it masked; pictures are left alone."""
+def mask(value: Any, host: str = "") -> Any:
+    """Return JSON data with every text in it masked; pictures are left alone.
+
+    Args:
+        value: texts, lists and mappings.
+        host: the host and port of a server that was attached to; masked too, unless it is this machine.
+    """
     if isinstance(value, str):
-        return mask_text(value)
+        remote = host and not _PORT.fullmatch(host)
+        return mask_text(value.replace(host, "HOST:PORT") if remote else value)
     if isinstance(value, dict):
-        return type(value)({k: v if k in _PICTURES else mask(v) for k, v in value.items()})
+        return type(value)({k: v if k in _PICTURES else mask(v, host) for k, v in value.items()})
     if isinstance(value, list):
-        return [mask(v) for v in value]
+        return [mask(v, host) for v in value]
     return value
 
 

@@ -113,7 +113,9 @@ class RequestInFlight:
         if any(choice.get("text") or (choice.get("logprobs") or {}).get("tokens") for choice in payload["choices"]):
             now = self._journal.now()
             first = self._life.first_token
-            self._set(last_token=now, first_token=now if first is None else first)
+            come = sum(len((c.get("logprobs") or {}).get("tokens") or [""]) for c in payload["choices"])
+            tokens = self._life.tokens + come
+            self._set(last_token=now, first_token=now if first is None else first, tokens=tokens)
 
     def _run(self) -> None:
         try:

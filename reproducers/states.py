@@ -59,11 +59,14 @@ class Residue:
     """How many ports they still listen on."""
     device_bytes: int | None = None
     """Device memory in use beyond what was in use before; None without a device."""
+    left_as_found: bool = True
+    """Whether a server that was attached to is awake and unpaused again."""
 
     @property
     def clean(self) -> bool:
         """Whether nothing is left; 64 MiB of device memory are what other tenants may come and go with."""
-        return not self.processes and not self.listening and (self.device_bytes or 0) <= 64 * 2**20
+        nothing = not self.processes and not self.listening and (self.device_bytes or 0) <= 64 * 2**20
+        return nothing and self.left_as_found
 
     def to_json(self) -> dict[str, Any]:
         """Return the residue as stored in outputs and metadata."""
@@ -75,6 +78,8 @@ class Residue:
     def __str__(self) -> str:
         if self.clean:
             return "no process, no port" + ("" if self.device_bytes is None else ", no device memory") + " left"
+        if not self.left_as_found:
+            return "the server could not be brought back: it is asleep, paused or gone"
         mib = "" if self.device_bytes is None else f", {self.device_bytes / 2**20:.0f} MiB of device memory"
         return f"left: {len(self.processes)} processes ({', '.join(self.processes)}), {self.listening} ports{mib}"
 

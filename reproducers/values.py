@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -73,6 +73,8 @@ class Call:
     """The exception in one line, where no answer came."""
     payload: Mapping[str, Any] | None = None
     """The JSON body that was sent."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The answer's headers, without those that every HTTP server sends."""
 
     @property
     def ok(self) -> bool:
@@ -132,6 +134,8 @@ class RequestLife:
     last_token: float | None = None
     ended: float | None = None
     status: int | None = None
+    tokens: int = 0
+    """How many tokens have come so far."""
     completion: Completion | None = None
     error: str = ""
     outcome: Outcome | None = None

@@ -18,17 +18,18 @@ WAITING = RequestLife("request 2", posted=0.49, sent=0.50, status=200, outcome=O
 ANSWERED = replace(WAITING, first_token=5.55, last_token=5.66, ended=5.67, completion=ANSWER, outcome=Outcome.COMPLETED)
 ASLEEP = Hold(WAITING, 5.0, sleeping=True, healthy=True, load=(1,))
 AWAKE = Hold(ANSWERED, 60, sleeping=False, healthy=True)
+WOKEN = Call("POST", "/wake_up", {}, 5.53, 5.54, 200, '{"status":"awake","tags":null}')
 WELL = Probe(True, 200, "equal to the control")
 DEAD = Probe(False, None, "not answered: POST /v1/completions → ConnectError: [Errno 111] Connection refused")
 
 # As measured with the proposed fix in the engine: ended with abort within 20 ms.
 ABORTED = replace(WAITING, ended=0.51, completion=Completion((), (), "abort"), outcome=Outcome.ABORTED)
-FIXED = Attempt(SLEPT, replace(ASLEEP, life=ABORTED, load=()), replace(AWAKE, life=ABORTED))
-HELD = Attempt(SLEPT, ASLEEP, AWAKE)
+FIXED = Attempt(SLEPT, replace(ASLEEP, life=ABORTED, load=()), replace(AWAKE, life=ABORTED), WOKEN)
+HELD = Attempt(SLEPT, ASLEEP, AWAKE, WOKEN)
 
 
 def asleep(life: RequestLife, **changes: object) -> Attempt:
-    return Attempt(SLEPT, replace(ASLEEP, life=life, load=(), **changes), replace(AWAKE, life=life))  # type: ignore[arg-type]
+    return Attempt(SLEPT, replace(ASLEEP, life=life, load=(), **changes), replace(AWAKE, life=life), WOKEN)  # type: ignore[arg-type]
 
 
 def judged(*attempts: Attempt, after: Probe | None = WELL, control: Control = CONTROL) -> Judgement:
@@ -63,14 +64,14 @@ def test_held_and_completed_after_the_wake_up_is_the_reported_bug() -> None:
     ],
 )
 def test_held_and_never_answered_is_worse_and_has_a_signature_of_its_own(later: RequestLife, signature: str) -> None:
-    verdict = judged(Attempt(SLEPT, ASLEEP, replace(AWAKE, life=later)))
+    verdict = judged(Attempt(SLEPT, ASLEEP, replace(AWAKE, life=later), WOKEN))
     assert verdict.verdict is Verdict.REPRODUCED
     assert verdict.signature == signature
 
 
 def test_held_and_then_a_dead_engine_is_another_failure() -> None:
     verdict = judged(
-        Attempt(SLEPT, ASLEEP, replace(AWAKE, life=replace(WAITING, outcome=Outcome.ENGINE_DEAD))), after=DEAD
+        Attempt(SLEPT, ASLEEP, replace(AWAKE, life=replace(WAITING, outcome=Outcome.ENGINE_DEAD)), WOKEN), after=DEAD
     )
     assert verdict.verdict is Verdict.OTHER_FAILURE
     assert verdict.signature == "held-while-asleep:engine-dead-after-wake"
@@ -108,7 +109,11 @@ def test_fixed_needs_a_well_engine_afterwards() -> None:
             replace(WAITING, ended=0.6, error="RemoteProtocolError: x", outcome=Outcome.LOST),
             "lost-while-asleep:RemoteProtocolError: x",
         ),
-        (replace(WAITING, outcome=Outcome.ENGINE_DEAD), "engine_dead-while-asleep:no error"),
+        (
+            replace(WAITING, ended=0.6, status=429, error="slow down", outcome=Outcome.REJECTED),
+            "rejected-while-asleep:slow down",
+        ),
+        (replace(ABORTED, ended=9.0), "late:aborted-while-asleep"),
     ],
 )
 def test_any_other_end_while_asleep_is_another_failure(life: RequestLife, signature: str) -> None:
@@ -130,21 +135,33 @@ def test_without_a_sleeping_engine_the_trigger_is_not_armed() -> None:
 
 def test_an_unanswered_request_proves_nothing_unless_its_answer_comes_after_the_wake_up() -> None:
     silent = replace(ASLEEP, life=replace(WAITING, outcome=None), load=())
-    assert judged(Attempt(SLEPT, silent, AWAKE)).verdict is Verdict.REPRODUCED
+    assert judged(Attempt(SLEPT, silent, AWAKE, WOKEN)).verdict is Verdict.REPRODUCED
     assert (
-        judged(Attempt(SLEPT, silent, replace(AWAKE, life=replace(WAITING, outcome=None)))).verdict
+        judged(Attempt(SLEPT, silent, replace(AWAKE, life=replace(WAITING, outcome=None)), WOKEN)).verdict
         is Verdict.NOT_OBSERVED
     )
     other = replace(ANSWERED, completion=replace(ANSWER, tokens=("token_id:1",)))
-    assert judged(Attempt(SLEPT, silent, replace(AWAKE, life=other))).verdict is Verdict.NOT_OBSERVED
+    assert judged(Attempt(SLEPT, silent, replace(AWAKE, life=other), WOKEN)).verdict is Verdict.NOT_OBSERVED
 
 
-def test_in_a_race_only_a_held_or_a_rejected_request_proves_anything() -> None:
+def test_a_dead_engine_is_another_failure_although_it_cannot_say_that_it_sleeps() -> None:
+    dead = asleep(replace(WAITING, outcome=Outcome.ENGINE_DEAD), sleeping=None, healthy=False)
+    assert judged(dead, after=DEAD).signature == "engine-dead-while-asleep"
+    assert judged(asleep(ANSWERED, sleeping=None), after=DEAD).verdict is Verdict.OTHER_FAILURE
+
+
+def test_a_failed_wake_up_is_another_failure_and_not_a_held_request() -> None:
+    failed = replace(HELD, woken=replace(WOKEN, status=500, body="out of memory"))
+    assert judged(failed).signature == "wake-up:POST /wake_up → N, /is_sleeping False"
+    assert judged(replace(HELD, awake=replace(AWAKE, sleeping=True))).verdict is Verdict.OTHER_FAILURE
+
+
+def test_in_a_race_only_a_held_request_proves_anything() -> None:
     assert judged(replace(HELD, race=True)).verdict is Verdict.REPRODUCED
     assert judged(replace(FIXED, race=True)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(asleep(ANSWERED), race=True)).verdict is Verdict.NOT_OBSERVED
     rejected = replace(WAITING, ended=0.5, status=503, error="asleep", outcome=Outcome.REJECTED)
-    assert judged(replace(asleep(rejected), race=True)).verdict is Verdict.FIXED
+    assert judged(replace(asleep(rejected), race=True)).verdict is Verdict.NOT_OBSERVED
 
 
 def test_one_symptom_outweighs_good_runs_and_one_unproven_run_outweighs_the_fix() -> None:

@@ -10,7 +10,7 @@ from reproducers.values import Verdict
 
 __all__ = ["Finding", "judged", "normalised"]
 
-_ORDER = (Verdict.REPRODUCED, Verdict.OTHER_FAILURE, Verdict.NOT_OBSERVED, Verdict.FIXED)
+_ORDER = (Verdict.REPRODUCED, Verdict.OTHER_FAILURE, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED, Verdict.FIXED)
 """Of several runs the first of these speaks: one symptom outweighs any number of good runs, and a run that proves
 nothing outweighs a run that shows the fix."""
 
@@ -56,6 +56,9 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
         list(speaking.sentences),
         speaking.signature,
     )
+    dead = after is not None and (after.process is False or after.health != 200)
+    if verdict is Verdict.NOT_OBSERVED and dead:
+        verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:engine-dead-after"
     if verdict is Verdict.FIXED and (after is None or not after.well):
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:not-well-after"
     if after is not None:

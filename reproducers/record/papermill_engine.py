@@ -10,6 +10,7 @@ notebook, and, when the kernel has ended, looks for what is left and writes down
 import contextlib
 import importlib.metadata
 import os
+import re
 import signal
 import threading
 import time
@@ -31,10 +32,11 @@ from reproducers.catalog import catalog
 from reproducers.declaration import declared_in
 from reproducers.engine.process import OWNER_VARIABLE, owned_processes, residue_of
 from reproducers.errors import UsageError
+from reproducers.judgement import VERDICT_MIME
 from reproducers.memory import used_bytes
 from reproducers.parameters import checked
 from reproducers.privacy import mask
-from reproducers.record.metadata import KEY, digest, gathered
+from reproducers.record.metadata import KEY, digest, gathered, output_of
 from reproducers.stacks import stacks_of
 
 __all__ = ["BUDGET_S", "CELL_TIMEOUT_S", "Follower", "RecordingEngine"]
@@ -190,8 +192,11 @@ class RecordingEngine(Engine):  # type: ignore[misc]
         """
         try:
             checked(nb.metadata.papermill.get("parameters", {}), declared_in(nb, input_path))
+            bound = budget_s or float(os.environ.get("REPRO_BUDGET_S") or BUDGET_S)
         except UsageError as error:
             raise click.UsageError(str(error)) from error
+        except ValueError as error:
+            raise click.UsageError("REPRO_BUDGET_S must be a number of seconds") from error
         for cell in nb.cells:
             if "injected-parameters" in cell.metadata.get("tags", []):
                 cell["id"] = "injected-parameters"
@@ -202,7 +207,7 @@ class RecordingEngine(Engine):  # type: ignore[misc]
             with _sigterm_raises():
                 RecordingClient(
                     manager,
-                    budget_s=budget_s or float(os.environ.get("REPRO_BUDGET_S") or BUDGET_S),
+                    budget_s=bound,
                     cell_s=execution_timeout or CELL_TIMEOUT_S,
                     follow=follow,
                     startup_timeout=start_timeout,
@@ -220,7 +225,9 @@ class RecordingEngine(Engine):  # type: ignore[misc]
     def _seal(nb: NotebookNode, input_path: str, residue: Any, duration_s: float) -> None:
         """Write what the record is about, and mask what must not leave the machine."""
         notebook = Path(input_path).name
-        bug = next((b.id for b in catalog().values() if b.notebook == notebook), Path(notebook).stem)
+        shown = output_of(nb, VERDICT_MIME)
+        named = next((b.id for b in catalog().values() if b.notebook == notebook), Path(notebook).stem)
+        bug = str(shown["bug"]) if shown else named
         nb.metadata.papermill.update(input_path=notebook, output_path=notebook)
         for part in [nb.metadata.papermill, *(cell.metadata.get("papermill", {}) for cell in nb.cells)]:
             part.pop("start_time", None)
@@ -229,8 +236,9 @@ class RecordingEngine(Engine):  # type: ignore[misc]
             cell.metadata.pop("execution", None)
         kit = importlib.metadata.version("vllm-rl-repro")
         nb.metadata[KEY] = gathered(nb, bug=bug, duration_s=duration_s, residue=residue, kit=kit)
+        host = re.search(r"//([^/]+)", str(nb.metadata[KEY]["parameters"].get("engine", "")))
         for part in (*nb.cells, nb.metadata):
-            part.update(mask(part))
+            part.update(mask(part, host[1] if host else ""))
         nb.metadata[KEY]["digest"] = digest(nb)
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import click
 import papermill
-from papermill.exceptions import PapermillExecutionError
+from jupyter_client.kernelspec import NoSuchKernel
+from papermill.exceptions import PapermillException, PapermillExecutionError
 
 from reproducers.catalog import Bug, notebooks_folder
 from reproducers.declaration import declared
 from reproducers.engine import choose
-from reproducers.errors import EngineUnavailable, RecordError, UsageError
+from reproducers.errors import EngineUnavailable, HarnessError, RecordError, UsageError
 from reproducers.parameters import Parameter, checked
 from reproducers.record.metadata import failed_cell
 from reproducers.record.papermill_engine import BUDGET_S, CELL_TIMEOUT_S, Follower
@@ -40,7 +41,9 @@ class Finished:
 
     @property
     def exit_code(self) -> int:
-        """0 as required, 1 not as required, 3 the harness could not tell."""
+        """0 as required or not applicable, 1 not as required, 3 the harness could not tell."""
+        if self.record.judgement.verdict is Verdict.NOT_APPLICABLE:
+            return 0
         if self.failure or self.record.judgement.verdict is Verdict.INCONCLUSIVE:
             return 3
         return 1 if self.unmet else 0
@@ -73,21 +76,24 @@ def run(
     known = declared(notebook)
     given = checked(parameters, known)
     with contextlib.suppress(EngineUnavailable):  # that is for the notebook to say, in a record
-        choose(str(given.get("engine", "auto")))
+        choose(str(given.get("engine", "auto")), str(given.get("release", "")), lambda text: follow("run", text))
     target = out or notebooks_folder() / "records" / bug.id
     folder = target.parent if target.suffix == ".ipynb" else target
     try:
+        if target.suffix == ".ipynb" and target.is_dir():
+            raise UsageError(f"records cannot be written to {target}: it is a folder, name it without .ipynb")
         folder.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".running-", dir=folder))
     except OSError as error:
         raise UsageError(f"records cannot be written to {folder}: {error.strerror}") from error
+    made = scratch / bug.notebook
+    kept = target
     try:
-        made = scratch / bug.notebook
         _execute(notebook, made, given, budget_s, cell_s, follow)
-        record = read(made)
-        kept = target if target.suffix == ".ipynb" else folder / name_of(record, known)
-        made.replace(kept)
-    finally:
+    finally:  # also when the run was stopped from outside: the record says so
+        if made.exists():
+            kept = target if target.suffix == ".ipynb" else folder / name_of(read(made), known)
+            made.replace(kept)
         shutil.rmtree(scratch, ignore_errors=True)
     return _finished(read(kept))
 
@@ -113,6 +119,8 @@ def _execute(
         return  # the record says which cell, and how
     except click.UsageError as error:
         raise UsageError(error.message) from error
+    except (PapermillException, NoSuchKernel, RuntimeError, OSError) as error:
+        raise HarnessError(f"the notebook could not be run: {str(error).splitlines()[0][:200]}") from error
     if not made.exists():
         raise RecordError("the run left no record")
 
@@ -123,7 +131,7 @@ def _finished(record: Record) -> Finished:
     unmet = ""
     for cell in record.node.cells:
         for output in cell.get("outputs", []):
-            if cell.get("id") == "assertion" and output.output_type == "error":
+            if cell.get("id") == "assertion" and output.get("ename") == "AssertionError":
                 unmet = str(output.evalue)
     return Finished(record, failure, unmet)
 
@@ -131,10 +139,12 @@ def _finished(record: Record) -> Finished:
 def name_of(record: Record, known: Mapping[str, Parameter]) -> str:
     """Return the file name of a record: release, device and the settings that are not the defaults."""
     engine = record.said.get("engine")
-    if record.judgement.verdict is Verdict.INCONCLUSIVE or not engine:
+    if record.judgement.verdict is Verdict.NOT_APPLICABLE:
+        return "not-applicable.ipynb"
+    if record.judgement.verdict is Verdict.INCONCLUSIVE or not engine or failed_cell(record.node):
         return "inconclusive.ipynb"
     device = re.sub(r"^NVIDIA ", "", str(engine["device"])).lower()
-    quiet = {"engine", "require", "patience_s"}
+    quiet = {"engine", "release", "require", "patience_s"}
     settings = [
         f"{name}-{value}".lower()
         for name, value in record.said["parameters"].items()

@@ -1,0 +1,138 @@
+"""#52144: what pause and resume promise, by mode: abort, wait, keep.
+
+What a release promises is a contract of the catalog: how a stream in flight ends, what becomes of a request that comes
+while paused, and which modes clear the prefix cache. The flag must follow, an invalid mode must change nothing, and
+with keep the stream must stand still. REPRODUCED is any promise that is broken, FIXED is all of them kept.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from reproducers.bugs.finding import Finding, judged, normalised
+from reproducers.catalog import Contract
+from reproducers.client import PauseMode
+from reproducers.hold import Hold
+from reproducers.judgement import Judgement
+from reproducers.states import Control, Probe
+from reproducers.values import Call, Completion, Outcome, RequestLife, Verdict
+
+__all__ = ["BUG", "Cycle", "judge"]
+
+BUG = "52144"
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One pause and one resume."""
+
+    mode: PauseMode
+    clear_cache: bool
+    tokens_before: int
+    """Tokens of the stream before the pause was asked for."""
+    paused: Call
+    invalid: Call
+    """A pause with a mode that does not exist, while paused."""
+    flags: tuple[bool, bool, bool]
+    """`/is_paused` after the pause, after the invalid one, and after the resume."""
+    still: tuple[int, int]
+    """Tokens of the stream at half and at the end of the patience, while paused."""
+    new: Hold
+    """A request that came while paused, at the end of the patience."""
+    resumed: Call
+    stream: RequestLife
+    """The stream at its end."""
+    new_later: Hold
+    """The new request after the resume."""
+    cached: tuple[int | None, int | None]
+    """Cached tokens of a long prompt before the pause and after the resume; None where the server does not tell."""
+    cached_answer: Completion | None
+    """The answer to the long prompt after the resume."""
+
+
+def judge(
+    control: Control,
+    whole: Completion | None,
+    long: Completion | None,
+    contract: Contract,
+    cycles: Sequence[Cycle],
+    after: Probe | None,
+) -> Judgement:
+    """Judge pause and resume by what was observed.
+
+    Args:
+        control: the healthy path, with the answer that the new requests must equal.
+        whole: the stream's answer without a pause.
+        long: the long prompt's answer without a pause.
+        contract: what the release promises.
+        cycles: what was seen.
+        after: the probe at the end.
+    """
+    findings = [_finding(control, whole, long, contract, cycle) for cycle in cycles]
+    return judged(BUG, control, findings, after)
+
+
+def _finding(
+    control: Control, whole: Completion | None, long: Completion | None, contract: Contract, cycle: Cycle
+) -> Finding:
+    window = (cycle.paused.start, cycle.resumed.end)
+    for call in (cycle.paused, cycle.resumed):
+        if not call.ok:
+            said = call.error or f"{call.status} {call.body}"
+            return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    total = len(whole.tokens) if whole else 0
+    if not 0 < cycle.tokens_before < total:
+        sentence = f"The stream was not in flight at the pause: {cycle.tokens_before} of {total} tokens had come."
+        return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-in-flight", window)
+    if broken := list(_broken(control, whole, long, contract, cycle)):
+        sentences = tuple(f"Mode {cycle.mode}: {text}." for _, text in broken)
+        return Finding(Verdict.REPRODUCED, sentences, f"{cycle.mode}:{broken[0][0]}", window)
+    new = contract.new_request[cycle.mode]
+    kept = (
+        f"Mode {cycle.mode} keeps its promises: the stream was {contract.in_flight[cycle.mode]}, a new request while "
+        f"paused was {new}{' and completed after the resume' if new is Outcome.HELD else ''}."
+    )
+    return Finding(Verdict.FIXED, (kept,), "contract-kept", window)
+
+
+def _broken(
+    control: Control, whole: Completion | None, long: Completion | None, contract: Contract, cycle: Cycle
+) -> Iterator[tuple[str, str]]:
+    """The promises that a cycle broke: a short name, and a sentence without its end."""
+    if cycle.flags != (True, True, False):
+        yield "flag", f"/is_paused was {cycle.flags} after the pause, after an invalid one and after the resume"
+    if cycle.invalid.status != 400:
+        yield "invalid-mode", f"an invalid mode was answered {cycle.invalid.status}, not 400"
+    ended, promised = cycle.stream.outcome, contract.in_flight[cycle.mode]
+    if ended is not promised:
+        yield "in-flight", f"the stream in flight was {ended}, not {promised}"
+    elif ended is Outcome.COMPLETED and (difference := _stream_difference(whole, cycle.stream)):
+        yield "in-flight-differs", f"the stream in flight differs from the control: {difference}"
+    if cycle.mode == "keep" and cycle.still[0] != cycle.still[1]:
+        yield "not-frozen", "the stream went on while paused, and with keep it must stand still"
+    seen, wanted = cycle.new.life.outcome, contract.new_request[cycle.mode]
+    if seen is not wanted and not (seen is None and wanted is Outcome.HELD):
+        yield "new-request", f"a new request while paused was {seen}, not {wanted}"
+    elif wanted is Outcome.HELD:
+        later = cycle.new_later.life
+        if later.outcome is not Outcome.COMPLETED or later.completion is None or control.completion is None:
+            yield "new-request-later", f"the new request was {later.outcome} after the resume"
+        elif difference := control.completion.difference(later.completion):
+            yield "new-request-differs", f"the new request differs from the control: {difference}"
+    yield from _cache(long, contract, cycle)
+
+
+def _stream_difference(whole: Completion | None, stream: RequestLife) -> str:
+    if whole is None or stream.completion is None:
+        return ""
+    return whole.difference(stream.completion)
+
+
+def _cache(long: Completion | None, contract: Contract, cycle: Cycle) -> Iterator[tuple[str, str]]:
+    before, after = cycle.cached
+    if long and cycle.cached_answer and (difference := long.difference(cycle.cached_answer)):
+        yield "cache-differs", f"a long prompt is answered differently after the resume: {difference}"
+    if before is None or after is None or not before:
+        return
+    cleared = cycle.clear_cache and cycle.mode in contract.clears_cache
+    if bool(after) is cleared:
+        yield "cache", f"clear_cache={str(cycle.clear_cache).lower()}, and {after} tokens of a long prompt were cached"

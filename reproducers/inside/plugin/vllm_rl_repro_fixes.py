@@ -1,0 +1,153 @@
+"""Fixes proposed for vLLM, and shipped fixes taken out again: a vLLM general plugin, loaded by every engine process.
+
+REPRO_FIX names the fix (`45326:proposed`). Each process that has applied it leaves a file in the folder
+REPRO_FIX_REPORTS, so that the kit can tell a fix that was loaded from one that was not. A release that lacks what a
+fix patches ends the start with one line that says so.
+"""
+
+import asyncio
+import functools
+import importlib
+import os
+from pathlib import Path
+
+
+class FixCannotBeAppliedError(RuntimeError):
+    """The release lacks what the fix patches."""
+
+
+def _the(module, *names):
+    """The object that a fix patches, as its owner and its name."""
+    try:
+        owner = importlib.import_module(module)
+        for name in names[:-1]:
+            owner = getattr(owner, name)
+        getattr(owner, names[-1])
+    except (ImportError, AttributeError) as error:
+        import vllm
+
+        raise FixCannotBeAppliedError(
+            f"the fix {os.environ['REPRO_FIX']} cannot be applied to vLLM {vllm.__version__}: "
+            f"it has no {module}.{'.'.join(names)}"
+        ) from error
+    return owner, names[-1]
+
+
+def _wrap(wrapper, module, *names):
+    """Replace a function by one that is given the original as its first argument."""
+    owner, name = _the(module, *names)
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def replaced(*args, **kwargs):
+        return wrapper(original, *args, **kwargs)
+
+    setattr(owner, name, replaced)
+
+
+def abort_while_asleep():
+    """#45326 as proposed: a request that comes while the engine sleeps at level 1 or more ends at once with abort."""
+    _the("vllm.v1.engine.core", "EngineCoreProc", "_send_abort_outputs_to_client")
+
+    def add_request(original, core, request, *args, **kwargs):
+        if core.model_executor.is_sleeping:
+            return core._send_abort_outputs_to_client([request.request_id], request.client_index)
+        return original(core, request, *args, **kwargs)
+
+    _wrap(add_request, "vllm.v1.engine.core", "EngineCoreProc", "add_request")
+
+
+def say_whether_it_happened():
+    """#45518 as proposed: the answers of /sleep and /wake_up say whether a transition happened.
+
+    A higher level escalates (here by waking up in between), an equal or lower one does nothing; of two at once
+    exactly one is real.
+    """
+    from fastapi import Query, Request
+    from fastapi.responses import JSONResponse
+
+    module, _ = _the("vllm.entrypoints.serve.dev.sleep.api_router", "router")
+    state = {"level": None, "lock": asyncio.Lock()}
+
+    async def sleep(raw_request: Request, level: int = Query(1, ge=0, le=2), mode: str = "abort") -> JSONResponse:
+        engine = module.engine_client(raw_request)
+        async with state["lock"]:
+            current = state["level"] if await engine.is_sleeping() else None
+            if current is not None and level <= current:
+                return JSONResponse({"status": "sleeping", "level": current, "already_sleeping": True})
+            if current:
+                await engine.wake_up(None)
+            await engine.sleep(level, mode)
+            state["level"] = level
+            return JSONResponse({"status": "sleeping", "level": level, "already_sleeping": False})
+
+    async def wake_up(raw_request: Request) -> JSONResponse:
+        engine = module.engine_client(raw_request)
+        tags = raw_request.query_params.getlist("tags") or None
+        async with state["lock"]:
+            if not await engine.is_sleeping():
+                return JSONResponse({"status": "awake", "tags": tags, "already_awake": True})
+            await engine.wake_up(tags)
+            status = "sleeping" if await engine.is_sleeping() else "awake"
+            return JSONResponse({"status": status, "tags": tags, "already_awake": False})
+
+    replaced = {"/sleep": sleep, "/wake_up": wake_up}
+    for route in module.router.routes:
+        if route.path in replaced:
+            route.endpoint = replaced[route.path]
+
+
+def resume_after_any_wake():
+    """#44483 undone: the scheduler resumes after a partial wake-up, as it did up to 0.23.0."""
+
+    def wake_up(original, core, tags=None):
+        answer = original(core, tags)
+        core.resume_scheduler()
+        return answer
+
+    _the("vllm.v1.engine.core", "EngineCore", "resume_scheduler")
+    _wrap(wake_up, "vllm.v1.engine.core", "EngineCore", "wake_up")
+
+
+def keep_does_not_freeze():
+    """#52144 undone: a pause with mode keep no longer stops the requests in flight."""
+    owner, _ = _the("vllm.v1.core.sched.interface", "PauseState", "PAUSED_NEW")
+    _the("vllm.v1.core.sched.interface", "PauseState", "PAUSED_ALL")
+
+    def set_pause_state(original, scheduler, pause_state):
+        return original(scheduler, owner.PAUSED_NEW if pause_state == owner.PAUSED_ALL else pause_state)
+
+    _wrap(set_pause_state, "vllm.v1.core.sched.scheduler", "Scheduler", "set_pause_state")
+
+
+def metric_awake_after_any_wake():
+    """The metric of a partial wake-up undone: it says awake after any wake-up, as it did up to 0.30.0."""
+
+    async def wake_up(original, llm, tags=None):
+        answer = await original(llm, tags)
+        if llm.logger_manager is not None:
+            llm.logger_manager.record_sleep_state(0, 0)
+        return answer
+
+    _the("vllm.v1.metrics.loggers", "StatLoggerManager", "record_sleep_state")
+    _wrap(wake_up, "vllm.v1.engine.async_llm", "AsyncLLM", "wake_up")
+
+
+FIXES = {
+    "45326:proposed": abort_while_asleep,
+    "45518:proposed": say_whether_it_happened,
+    "44483:undo": resume_after_any_wake,
+    "52144:undo": keep_does_not_freeze,
+    "partial-wake-metric:undo": metric_awake_after_any_wake,
+}
+
+
+def apply():
+    """Apply the fix that REPRO_FIX names in this process, and report it."""
+    name = os.environ.get("REPRO_FIX")
+    if name is None:
+        return
+    if name not in FIXES:
+        raise FixCannotBeAppliedError(f"there is no fix {name}: there are {', '.join(FIXES)}")
+    FIXES[name]()
+    Path(os.environ["REPRO_FIX_REPORTS"], str(os.getpid())).write_text(name)
