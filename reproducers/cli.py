@@ -106,6 +106,24 @@ def check(records: Annotated[list[Path], typer.Argument(help="Executed notebooks
 
 
 @app.command()
+def table(
+    write: Annotated[Path | None, typer.Option(help="A page in which the table is put between its marks.")] = None,
+    device: Annotated[str, typer.Option(help="The device, as the records name it.")] = "cpu",
+) -> None:
+    """Print the table of measured verdicts, or write it into README."""
+    from reproducers.record.table import replaced, verdict_table  # noqa: PLC0415
+
+    made = verdict_table(catalog().values(), notebooks_folder() / "records", device)
+    if write is None:
+        out.print(made, markup=False)
+        return
+    try:
+        write.write_text(replaced(write.read_text(encoding="utf-8"), made), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{write} cannot be read and written: {error.strerror}") from error
+
+
+@app.command()
 def doctor() -> None:
     """Say what this machine can run and what is missing."""
     table = Table("what", "here", "so")

@@ -127,7 +127,9 @@ class RequestInFlight:
                     self._set(error=answer.read().decode(errors="replace")[:2000])
                 elif self._body.get("stream"):
                     for line in answer.iter_lines():
-                        if line.startswith("data: ") and line != "data: [DONE]":
+                        if line == "data: [DONE]":
+                            self._set(done=True)
+                        elif line.startswith("data: "):
                             self._take(json.loads(line.removeprefix("data: ")))
                 else:
                     self._take(json.loads(answer.read()))

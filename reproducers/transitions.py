@@ -41,7 +41,8 @@ class Transitions:
         """
         sleeping, done = self._flag(), self._count()
         changes = None if done is None or self._done is None else done - self._done
-        really = sleeping is not self._sleeping if not changes else changes == 1
+        did = bool(changes) if len(calls) == 1 else changes == 1  # an escalation wakes up and sleeps again
+        really = did if changes else sleeping is not self._sleeping
         known = None if changes is None and not really else really
         self._sleeping, self._done = sleeping, done
         metric = self._metric()

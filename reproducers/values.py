@@ -45,7 +45,7 @@ class Outcome(StrEnum):
     HELD = "HELD"
     """Unanswered, and the server is proven to hold it."""
     ABORTED = "ABORTED"
-    """Ended by the engine with finish reason abort."""
+    """Ended by the engine with finish reason abort, or, before the first token of a stream, with `[DONE]` alone."""
     REJECTED = "REJECTED"
     """Refused with a 4xx or 503."""
     FAILED = "FAILED"
@@ -134,6 +134,8 @@ class RequestLife:
     last_token: float | None = None
     ended: float | None = None
     status: int | None = None
+    done: bool = False
+    """Whether the stream was closed with `[DONE]`: the server ended it, and did not just hang up."""
     tokens: int = 0
     """How many tokens have come so far."""
     completion: Completion | None = None
@@ -150,6 +152,8 @@ class RequestLife:
         """
         if self.completion is not None and self.completion.finish_reason is not None:
             return Outcome.ABORTED if self.completion.finish_reason == "abort" else Outcome.COMPLETED
+        if self.done and not self.error:  # vLLM sends no finish reason where a stream is aborted before its first token
+            return Outcome.ABORTED
         if not engine_alive:
             return Outcome.ENGINE_DEAD
         if self.ended is None:

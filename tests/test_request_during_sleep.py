@@ -89,6 +89,8 @@ def test_prompt_abort_or_rejection_is_fixed() -> None:
     assert verdict.verdict is Verdict.FIXED
     assert verdict.hits == 0
     assert "finish reason abort" in verdict.evidence[0]
+    silent = replace(ABORTED, completion=None, done=True)
+    assert "[DONE] alone, without a finish reason" in judged(asleep(silent)).evidence[0]
     rejected = replace(WAITING, ended=0.5, status=503, error='{"error":"engine is paused"}', outcome=Outcome.REJECTED)
     verdict = judged(asleep(rejected))
     assert verdict.verdict is Verdict.FIXED

@@ -36,6 +36,8 @@ POSTED = RequestLife("request 1", posted=1.0, sent=1.01)
             Outcome.LOST,
         ),
         (replace(POSTED, ended=2.0, error="ConnectError"), None, False, Outcome.ENGINE_DEAD),
+        (replace(POSTED, ended=2.0, status=200, done=True), None, True, Outcome.ABORTED),
+        (replace(POSTED, ended=2.0, status=200, done=True, error="in the stream: x"), None, True, Outcome.FAILED),
         (POSTED, True, True, Outcome.HELD),
         (POSTED, False, True, Outcome.LOST),
         (POSTED, None, True, None),

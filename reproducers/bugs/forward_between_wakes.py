@@ -29,6 +29,8 @@ class Attempt:
     slept: Call
     woken: Call
     """The first, partial wake-up."""
+    partial: bool
+    """`/is_sleeping` after it, before the requests: true while some memory is unmapped."""
     between: tuple[Hold, ...]
     """Each request between the two wake-ups."""
     last: Call
@@ -59,6 +61,9 @@ def _finding(control: Control, attempt: Attempt, after: Probe | None) -> Finding
             return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), f"call:{normalised(said)}")
     outcomes = [hold.life.outcome for hold in attempt.between]
     window = (attempt.between[0].life.posted, attempt.last.start)
+    if not attempt.partial:
+        sentence = "The trigger is not armed: /is_sleeping is false after the first wake-up."
+        return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-partial", window)
     if served := sum(outcome is Outcome.COMPLETED for outcome in outcomes):
         sentence = (
             f"{served} of {len(outcomes)} requests ran between the two wake-ups ({attempt.order}): completed before "
@@ -75,9 +80,6 @@ def _finding(control: Control, attempt: Attempt, after: Probe | None) -> Finding
         return Finding(
             Verdict.REPRODUCED, (sentence, f"The last wake-up: {attempt.last}."), "engine-dead-between", window
         )
-    if not all(hold.sleeping for hold in attempt.between):
-        sentence = "The trigger is not armed: /is_sleeping is not true between the two wake-ups."
-        return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-partial", window)
     if any(outcome not in {Outcome.HELD, None} for outcome in outcomes):
         names = ", ".join(str(outcome) for outcome in outcomes)
         return Finding(Verdict.OTHER_FAILURE, (f"Between the two wake-ups the requests were {names}.",), names, window)

@@ -107,8 +107,11 @@ def _broken(
         yield "in-flight", f"the stream in flight was {ended}, not {promised}"
     elif ended is Outcome.COMPLETED and (difference := _stream_difference(whole, cycle.stream)):
         yield "in-flight-differs", f"the stream in flight differs from the control: {difference}"
-    if cycle.mode == "keep" and cycle.still[0] != cycle.still[1]:
+    total = len(whole.tokens) if whole else 0
+    if cycle.mode == "keep" and (cycle.still[0] != cycle.still[1] or cycle.still[1] >= total):
         yield "not-frozen", "the stream went on while paused, and with keep it must stand still"
+    if cycle.mode == "wait" and cycle.still[0] < total:
+        yield "not-waited", "the pause was answered before the stream was complete"
     seen, wanted = cycle.new.life.outcome, contract.new_request[cycle.mode]
     if seen is not wanted and not (seen is None and wanted is Outcome.HELD):
         yield "new-request", f"a new request while paused was {seen}, not {wanted}"

@@ -125,7 +125,9 @@ def _answered(asleep: Hold, race: bool) -> Finding:
     if took > PROMPT_S:
         sentence = f"A request to the sleeping engine was {outcome}, but only after more than {PROMPT_S:g} s."
         return Finding(Verdict.OTHER_FAILURE, (sentence,), f"late:{str(outcome).lower()}-while-asleep")
-    how = "ended with finish reason abort" if outcome is Outcome.ABORTED else f"rejected with {asleep.life.status}"
+    told = asleep.life.completion is not None and asleep.life.completion.finish_reason == "abort"
+    abort = "ended with finish reason abort" if told else "ended with [DONE] alone, without a finish reason"
+    how = abort if outcome is Outcome.ABORTED else f"rejected with {asleep.life.status}"
     sentence = f"A request to the sleeping engine was {how}, within {asleep.patience_s:g} s and before the wake-up."
     return Finding(
         Verdict.FIXED,

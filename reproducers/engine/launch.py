@@ -47,7 +47,7 @@ class EngineSettings:
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     fix: str = ""
-    """A fix to load into its processes: `45326:proposed`, `44483:undo`; empty for the release as it is."""
+    """Fixes to load into its processes: `45326:proposed,45518:proposed`; empty for the release as it is."""
 
 
 @dataclass(frozen=True)

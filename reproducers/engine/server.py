@@ -1,7 +1,9 @@
 """A running vLLM, started by the kit or attached to: the endpoints, the healthy path, and the end."""
 
 import atexit
+import os
 from collections.abc import Collection
+from pathlib import Path
 
 from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import restore
@@ -124,8 +126,13 @@ class Engine(LifecycleClient):
         return super().sleep(level, mode)
 
     def logged(self, words: str) -> int | None:
-        """How often the engine's log has these words so far; None for an engine that the kit did not start."""
-        return None if self.process is None else self.process.log.read_text(errors="replace").count(words)
+        """How often the engine's log has these words so far; None where there is no log.
+
+        The log is known of an engine that the kit started, and of another one where REPRO_ENGINE_LOG names it.
+        """
+        named = os.environ.get("REPRO_ENGINE_LOG")
+        log = self.process.log if self.process else Path(named) if named else None
+        return log.read_text(errors="replace").count(words) if log is not None and log.is_file() else None
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""

@@ -1,8 +1,8 @@
 """Fixes proposed for vLLM, and shipped fixes taken out again: a vLLM general plugin, loaded by every engine process.
 
-REPRO_FIX names the fix (`45326:proposed`). Each process that has applied it leaves a file in the folder
-REPRO_FIX_REPORTS, so that the kit can tell a fix that was loaded from one that was not. A release that lacks what a
-fix patches ends the start with one line that says so.
+REPRO_FIX names the fix (`45326:proposed`), or several with commas between. Each process that has applied them leaves a
+file in the folder REPRO_FIX_REPORTS, so that the kit can tell a fix that was loaded from one that was not. A release
+that lacks what a fix patches ends the start with one line that says so.
 """
 
 import asyncio
@@ -143,11 +143,12 @@ FIXES = {
 
 
 def apply():
-    """Apply the fix that REPRO_FIX names in this process, and report it."""
-    name = os.environ.get("REPRO_FIX")
-    if name is None:
+    """Apply the fixes that REPRO_FIX names in this process, and report them."""
+    names = os.environ.get("REPRO_FIX")
+    if names is None:
         return
-    if name not in FIXES:
-        raise FixCannotBeAppliedError(f"there is no fix {name}: there are {', '.join(FIXES)}")
-    FIXES[name]()
-    Path(os.environ["REPRO_FIX_REPORTS"], str(os.getpid())).write_text(name)
+    for name in names.split(","):
+        if name not in FIXES:
+            raise FixCannotBeAppliedError(f"there is no fix {name}: there are {', '.join(FIXES)}")
+        FIXES[name]()
+    Path(os.environ["REPRO_FIX_REPORTS"], str(os.getpid())).write_text(names)

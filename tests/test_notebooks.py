@@ -1,0 +1,146 @@
+"""Every notebook on the real engine: as the catalog expects, red and green, and nothing without trigger or control."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from reproducers.catalog import catalog, notebooks_folder
+from reproducers.engine import Engine, open_engine
+from reproducers.record.check import CELLS, check
+from reproducers.record.read import Record, read
+from reproducers.values import Verdict
+
+pytestmark = pytest.mark.engine
+
+BUGS = sorted(catalog())
+SHORT = {"patience_s": 1.0, "repeats": 1}
+
+# The line of each trigger without which the reported steps have not happened.
+TRIGGERS = {
+    "45326": "slept = vllm.sleep(level=level)",
+    "45518": "sleeps = effects.note(vllm.sleep(level=1))",
+    "44483": "slept = vllm.sleep(level=level)",
+    "52144": "paused = vllm.pause(mode=mode, clear_cache=clear_cache)",
+    "partial-wake-metric": 'steps.append(step(f"wake_up(tags={first})"',
+}
+# The same, when the call is made and does not do what the trigger needs.
+IDLE = {
+    "45326": ("vllm.sleep(level=level)", "vllm.resume()"),
+    "45518": ("vllm.sleep(level=1)", "vllm.resume()"),
+    "44483": ("vllm.sleep(level=level)", "vllm.resume()"),
+    "52144": ("vllm.pause(mode=mode, clear_cache=clear_cache)", "vllm.resume()"),
+    "partial-wake-metric": ("vllm.sleep(level=level)", "vllm.resume()"),
+}
+
+
+def executed(notebook: Path, target: Path, url: str, **parameters: Any) -> Record:
+    declared = notebook.read_text()
+    given = {name: value for name, value in (SHORT | parameters).items() if f"{name}:" in declared}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            papermill.execute_notebook(
+                notebook,
+                target,
+                parameters=given | {"engine": url, "require": "nothing"},
+                engine_name="reproducers",
+                progress_bar=False,
+                budget_s=150,
+            )
+        except PapermillExecutionError:
+            assert target.exists()
+    return read(target)
+
+
+def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
+    """A copy of a notebook with a text replaced, or with the lines that hold it deleted."""
+    source = notebooks_folder() / catalog()[name].notebook
+    node = nbformat.read(source, as_version=4)
+    found = 0
+    for cell in node.cells:
+        if cell.cell_type == "code" and old in cell.source:
+            found += 1
+            if new is None:
+                cell.source = "\n".join(line for line in cell.source.splitlines() if old not in line)
+            else:
+                cell.source = cell.source.replace(old, new)
+    assert found == 1, f"{old!r} stands in {found} cells"
+    nbformat.write(node, tmp_path / source.name)
+    return tmp_path / source.name
+
+
+@pytest.fixture(scope="module")
+def proposed() -> Iterator[Engine]:
+    """An engine with all proposed fixes."""
+    engine = open_engine("cpu", fix="45326:proposed,45518:proposed")
+    yield engine
+    assert engine.close().clean
+
+
+@pytest.fixture(scope="module")
+def undone() -> Iterator[Engine]:
+    """An engine with all shipped fixes taken out that can be."""
+    engine = open_engine("cpu", fix="44483:undo,52144:undo,partial-wake-metric:undo")
+    yield engine
+    assert engine.close().clean
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_release_at_hand_is_as_the_catalog_expects(name: str, engine: Engine, tmp_path: Path) -> None:
+    record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", engine.url)
+    expectation = catalog()[name].expected(engine.facts.release, "cpu")
+    assert expectation is not None
+    assert record.judgement.verdict is expectation.verdict, str(record.judgement)
+    assert check(record.path) == []
+
+
+@pytest.mark.parametrize("name", ["45326", "45518"])
+def test_with_the_proposed_fix_it_is_fixed(name: str, proposed: Engine, tmp_path: Path) -> None:
+    record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", proposed.url)
+    assert record.judgement.verdict is Verdict.FIXED, str(record.judgement)
+
+
+@pytest.mark.parametrize("name", ["44483", "52144", "partial-wake-metric"])
+def test_with_the_shipped_fix_taken_out_it_is_reproduced(name: str, undone: Engine, tmp_path: Path) -> None:
+    record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", undone.url)
+    assert record.judgement.verdict is Verdict.REPRODUCED, str(record.judgement)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_without_the_trigger_nothing_is_reproduced_and_nothing_is_fixed(
+    name: str, engine: Engine, tmp_path: Path
+) -> None:
+    for old, new in ((TRIGGERS[name], None), IDLE[name]):
+        record = executed(changed(name, tmp_path, old, new), tmp_path / "record.ipynb", engine.url)
+        verdict = record.judgement.verdict
+        assert verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_OBSERVED}, f"{new}: {record.judgement}"
+        assert not engine.is_sleeping()
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_with_a_broken_control_it_is_inconclusive(name: str, engine: Engine, tmp_path: Path) -> None:
+    notebook = changed(
+        name, tmp_path, "control = vllm.control(", 'vllm._model = "no-such-model"\ncontrol = vllm.control('
+    )
+    record = executed(notebook, tmp_path / "record.ipynb", engine.url)
+    assert record.judgement.verdict is Verdict.INCONCLUSIVE
+    assert not engine.is_sleeping()
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_every_notebook_has_the_cells_and_the_tags_of_the_design(name: str) -> None:
+    node = nbformat.read(notebooks_folder() / catalog()[name].notebook, as_version=4)
+    cells = {cell["id"]: cell for cell in node.cells}
+    assert [name for name in cells if name in CELLS] == list(CELLS)
+    assert cells["parameters"].metadata.tags == ["parameters"]
+    assert cells["verdict"].metadata.tags == ["keep_output", "nbval-check-output"]
+    assert cells["verdict"].outputs, "the output of the verdict cell is committed"
+    assert all(not cell.get("outputs") for name, cell in cells.items() if name != "verdict")
+    assert os.linesep in cells["title"].source
