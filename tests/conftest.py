@@ -40,6 +40,15 @@ def wait_for(condition: Callable[[], object], bound_s: float, what: str) -> None
         time.sleep(0.1)
 
 
+def nbval(engine: Engine, *notebooks: Path) -> subprocess.CompletedProcess[str]:
+    """Run nbval over notebooks on the shared engine, whose log it may read."""
+    options = ["--nbval", "--nbval-lax", "--nbval-cell-timeout=120", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    command = [sys.executable, "-m", "pytest", *options, *map(str, notebooks)]
+    assert engine.process is not None
+    environment = os.environ | {"REPRO_ENGINE": engine.url, "REPRO_ENGINE_LOG": str(engine.process.log)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+
+
 def heed_sigint() -> None:
     """Heed SIGINT in a child even where this process ignores it, as one started in the background does."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -72,6 +72,35 @@ def test_a_verdict_without_a_passed_control_is_named(tmp_path: Path) -> None:
     assert "it says REPRODUCED without a passed control" in changed(tmp_path, no_control, sealed=True)
 
 
+def test_metadata_that_differ_from_what_the_cells_show_are_named(tmp_path: Path) -> None:
+    def said(key: str, value: object) -> list[str]:
+        return changed(tmp_path, lambda d: d["metadata"][KEY].update({key: value}), sealed=True)
+
+    assert "its metadata have another control than its verdict" in said("control", "passed: all of it")
+    assert "its metadata have another engine than the cell that shows it" in said("engine", {"release": "0.33.0"})
+    assert any("something was left after it" in fault for fault in said("residue", {"clean": False}))
+    assert any("the catalog has no bug" in fault for fault in said("bug", ["45326"]))
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {"verdict": "MAYBE"},
+        {"control": None},
+        {"evidence": [1]},
+        {"evidence": []},
+        {"extra": 1},
+    ],
+)
+def test_a_mangled_verdict_is_named_and_is_no_traceback(tmp_path: Path, shown: Data) -> None:
+    def mangle(data: Data) -> None:
+        cell(data, "verdict")["outputs"][0]["data"][VERDICT].update(shown)
+
+    assert "the verdict that its cell shows cannot be read" in changed(tmp_path, mangle, sealed=True)
+    faults = changed(tmp_path, lambda d: d["metadata"][KEY]["verdict"].update(shown))
+    assert faults == ["has no verdict that can be read"]
+
+
 def test_missing_parts_are_named(tmp_path: Path) -> None:
     assert "its metadata lack 'residue'" in changed(tmp_path, lambda d: d["metadata"][KEY].pop("residue"), sealed=True)
     assert "the cell 'control' is missing" in changed(
@@ -88,6 +117,19 @@ def test_cells_that_cannot_have_run_as_they_say_are_named(tmp_path: Path) -> Non
     faults = changed(tmp_path, stopped, sealed=True)
     assert "the cell 'control' failed, but shows no error" in faults
     assert any("is said to have run after 'control'" in fault for fault in faults)
+
+    def silent(data: Data) -> None:
+        for name in ("timeline", "assertion", "report"):
+            cell(data, name)["metadata"]["papermill"]["status"] = "pending"
+            cell(data, name)["outputs"] = []
+
+    assert "the cell 'timeline' did not run, and nothing says why" in changed(tmp_path, silent, sealed=True)
+
+    def lying(data: Data) -> None:
+        error = {"output_type": "error", "ename": "CellTimeout", "evalue": "used up", "traceback": []}
+        cell(data, "control")["outputs"].append(error)
+
+    assert "the cell 'control' shows an error and is said to be completed" in changed(tmp_path, lying, sealed=True)
 
     def running(data: Data) -> None:
         cell(data, "report")["metadata"]["papermill"]["status"] = "running"

@@ -1,12 +1,15 @@
 """The real engine: its endpoints, its control, and requests in flight."""
 
+from dataclasses import replace
+
 import pytest
 
 from reproducers import together, watch
 from reproducers.client import BODY_LIMIT
-from reproducers.engine import Engine, choose
+from reproducers.engine import Engine, choose, open_engine
 from reproducers.engine.attach import restore
-from reproducers.errors import EndpointError, EngineUnavailable, UsageError
+from reproducers.engine.process import OWNER_VARIABLE
+from reproducers.errors import EndpointError, EngineFailed, EngineUnavailable, NotApplicable, UsageError
 from reproducers.values import Call, Completion, Outcome
 
 pytestmark = pytest.mark.engine
@@ -21,6 +24,14 @@ def test_it_says_what_it_is(engine: Engine) -> None:
     assert "--model" not in engine.facts.settings  # no path
     assert engine.process is not None
     assert engine.process.dead_members() == []
+
+
+def test_its_processes_carry_the_mark_of_the_run_also_after_they_rename_themselves(engine: Engine) -> None:
+    assert engine.process is not None
+    marks = {p.name(): p.environ().get(OWNER_VARIABLE) for p in engine.process.tree()}
+    assert "VLLM::EngineCore" in marks
+    assert len(set(marks.values())) == 1
+    assert None not in marks.values()
 
 
 def test_control_passes_and_counts_requests(engine: Engine) -> None:
@@ -109,6 +120,34 @@ def test_a_held_request_is_counted_until_its_client_hangs_up(engine: Engine) -> 
             break
     assert engine.server_load() == 0
     engine.wake_up()
+
+
+def test_without_load_tracking_only_the_answer_after_the_wake_up_proves_anything(engine: Engine) -> None:
+    control = replace(engine.control(PROMPT, max_tokens=16), idle_load=None)
+    engine.sleep(level=1)
+    request = engine.post_completion(PROMPT, max_tokens=16)
+    asleep = watch(engine, control, request, 1.0)
+    assert asleep.life.outcome is None
+    assert asleep.load == ()
+    engine.wake_up()
+    assert watch(engine, control, request, 60).life.outcome is Outcome.COMPLETED
+
+
+def test_what_cannot_be_asked_of_a_running_server_is_refused(engine: Engine) -> None:
+    with pytest.raises(UsageError, match="the fix 45326:proposed can be asked for only"):
+        open_engine(engine.url, fix="45326:proposed")
+    with pytest.raises(UsageError, match=r"is vLLM 0\.32\.0, not 0\.30\.0"):
+        open_engine(engine.url, release="0.30.0")
+
+
+def test_a_runner_that_the_device_lacks_is_not_applicable_by_name() -> None:
+    with pytest.raises(NotApplicable, match="model runner V2 needs a GPU"):
+        open_engine("cpu", runner=2)
+
+
+def test_a_fix_that_a_release_has_no_place_for_fails_the_start_with_the_reason() -> None:
+    with pytest.raises(EngineFailed, match=r"there is no fix 1:undo"):
+        open_engine("cpu", fix="1:undo", progress=lambda _: None)
 
 
 def test_a_rejected_request_is_not_a_completion(engine: Engine) -> None:

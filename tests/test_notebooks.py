@@ -9,6 +9,7 @@ from typing import Any
 import nbformat
 import papermill
 import pytest
+from conftest import nbval
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.catalog import catalog, notebooks_folder
@@ -85,6 +86,14 @@ def proposed() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
+def older() -> Iterator[Engine]:
+    """An engine of a release with the metric wrong and without bodies, in an environment of its own."""
+    engine = open_engine("cpu", release="0.30.0")
+    yield engine
+    assert engine.close().clean
+
+
+@pytest.fixture(scope="module")
 def undone() -> Iterator[Engine]:
     """An engine with all shipped fixes taken out that can be."""
     engine = open_engine("cpu", fix="44483:undo,52144:undo,partial-wake-metric:undo")
@@ -99,6 +108,20 @@ def test_the_release_at_hand_is_as_the_catalog_expects(name: str, engine: Engine
     assert expectation is not None
     assert record.judgement.verdict is expectation.verdict, str(record.judgement)
     assert check(record.path) == []
+
+
+def test_nbval_passes_on_every_committed_output(engine: Engine) -> None:
+    done = nbval(engine, *(notebooks_folder() / bug.notebook for bug in catalog().values()))
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_an_older_release_is_told_apart_by_its_behaviour_alone(older: Engine, tmp_path: Path) -> None:
+    metric = executed(notebooks_folder() / catalog()["partial-wake-metric"].notebook, tmp_path / "m.ipynb", older.url)
+    assert metric.judgement.verdict is Verdict.REPRODUCED, str(metric.judgement)
+    assert metric.said["engine"]["release"] == "0.30.0"
+    sleep = executed(notebooks_folder() / catalog()["45518"].notebook, tmp_path / "s.ipynb", older.url)
+    assert sleep.judgement.verdict is Verdict.REPRODUCED
+    assert "200 with an empty body both times" in sleep.judgement.evidence[0]
 
 
 @pytest.mark.parametrize("name", ["45326", "45518"])

@@ -53,6 +53,11 @@ def test_the_name_of_this_machine_is_masked(monkeypatch: pytest.MonkeyPatch) -> 
     assert mask_text("on gpu-node-17 it hangs") == "on [name] it hangs"
 
 
+def test_the_host_of_a_server_that_was_attached_to_is_masked_unless_it_is_this_machine() -> None:
+    assert mask(["http://gpu-7.corp:8000/health"], "gpu-7.corp:8000") == ["http://HOST:PORT/health"]
+    assert mask(["http://127.0.0.1:8000/health"], "127.0.0.1:8000") == ["http://127.0.0.1:PORT/health"]
+
+
 def test_pictures_are_left_alone_and_everything_else_is_reached() -> None:
     data = {"a": ["127.0.0.1:1234", {"image/png": "/root/x"}], "n": 3}
     assert mask(data) == {"a": ["127.0.0.1:PORT", {"image/png": "/root/x"}], "n": 3}

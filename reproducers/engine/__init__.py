@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from IPython.core.getipython import get_ipython
 from packaging.version import Version
 
 from reproducers.engine.attach import attached_facts
@@ -104,7 +105,19 @@ def open_engine(
     say(f"{chosen.release} for {chosen.device} is serving")
     device = "cpu" if chosen.device == "cpu" else ", ".join(sorted(set(device_names())))
     facts = EngineFacts(chosen.release, device, started.model, True, started.settings)
-    return Engine(facts, started.url, started.process)
+    return _remembered(Engine(facts, started.url, started.process))
+
+
+_opened: list[Engine] = []
+
+
+def _remembered(engine: Engine) -> Engine:
+    """In a notebook, close what an earlier run of the same cell opened; its variable is about to be overwritten."""
+    if get_ipython() is not None:
+        while _opened:
+            _opened.pop().close()
+        _opened.append(engine)
+    return engine
 
 
 def _attached(url: str, release: str, fix: str, runner: int) -> Engine:
@@ -114,7 +127,7 @@ def _attached(url: str, release: str, fix: str, runner: int) -> Engine:
     facts = attached_facts(url)
     if release and facts.release != release:
         raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
-    return Engine(facts, url)
+    return _remembered(Engine(facts, url))
 
 
 def release_at_hand() -> tuple[str, str]:

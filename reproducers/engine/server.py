@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -143,6 +144,7 @@ class Engine(LifecycleClient):
             self._client.close()
             if self.process is not None:
                 self._residue = self.process.stop()
+                shutil.rmtree(self.process.log.parent, ignore_errors=True)
             else:
                 self._residue = Residue(left_as_found=restore(self.url, self._level))
             atexit.unregister(self.close)

@@ -92,7 +92,7 @@ def run(
         _execute(notebook, made, given, budget_s, cell_s, follow)
     finally:  # also when the run was stopped from outside: the record says so
         if made.exists():
-            kept = target if target.suffix == ".ipynb" else folder / name_of(read(made), known)
+            kept = target if target.suffix == ".ipynb" else folder / _name_of_file(made, known)
             made.replace(kept)
         shutil.rmtree(scratch, ignore_errors=True)
     return _finished(read(kept))
@@ -134,6 +134,13 @@ def _finished(record: Record) -> Finished:
             if cell.get("id") == "assertion" and output.get("ename") == "AssertionError":
                 unmet = str(output.evalue)
     return Finished(record, failure, unmet)
+
+
+def _name_of_file(path: Path, known: Mapping[str, Parameter]) -> str:
+    try:
+        return name_of(read(path), known)
+    except RecordError:  # stopped before the record could be finished
+        return "inconclusive.ipynb"
 
 
 def name_of(record: Record, known: Mapping[str, Parameter]) -> str:

@@ -1,0 +1,53 @@
+"""Device memory, over answers as NVML gives them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from reproducers import memory
+from reproducers.memory import DeviceMemory, device_names, used_bytes
+
+
+class NVMLError(Exception):
+    pass
+
+
+def nvml(**changes: object) -> SimpleNamespace:
+    """Two devices with one process of ours on each and one of somebody else's."""
+    running = [SimpleNamespace(pid=1, usedGpuMemory=5), SimpleNamespace(pid=2, usedGpuMemory=7)]
+    answers: dict[str, object] = {
+        "NVMLError": NVMLError,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda i: i,
+        "nvmlDeviceGetName": lambda _: "NVIDIA H200",
+        "nvmlDeviceGetMemoryInfo": lambda i: SimpleNamespace(used=100 * (i + 1)),
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: running,
+    }
+    return SimpleNamespace(**answers | changes)
+
+
+def refuse(*_: object) -> object:
+    raise NVMLError
+
+
+def test_bytes_are_summed_over_devices_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_nvml", nvml)
+    assert used_bytes([1]) == DeviceMemory(300, 10)
+    assert used_bytes() == DeviceMemory(300, None)
+    assert device_names() == ["NVIDIA H200"] * 2
+
+
+def test_what_the_driver_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = [SimpleNamespace(pid=1, usedGpuMemory=None)]
+    monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetComputeRunningProcesses=lambda _: hidden))
+    assert used_bytes([1]) == DeviceMemory(300, None)
+    monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetComputeRunningProcesses=refuse))
+    assert used_bytes([1]) == DeviceMemory(300, None)
+    monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetMemoryInfo=refuse))
+    assert used_bytes([1]) is None
+
+
+def test_without_a_driver_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_nvml", lambda: None)
+    assert used_bytes() is None
+    assert device_names() == []
