@@ -20,6 +20,8 @@ class DeviceMemory:
     """By everybody."""
     engine: int | None
     """By the given processes; None where the driver does not say (as inside some containers)."""
+    unclaimed: int
+    """By no living process that the driver names: what a dead one has left, and the driver's own."""
 
 
 def _nvml() -> ModuleType | None:
@@ -50,14 +52,15 @@ def used_bytes(pids: Collection[int] = ()) -> DeviceMemory | None:
         device = sum(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
     except nvml.NVMLError:  # a device that shares the host's memory, or a slice of one
         return None
-    shares = [share for handle in handles for share in _shares(nvml, handle, pids)]
-    return DeviceMemory(device, sum(shares) if shares else None)
+    shares = [share for handle in handles for share in _shares(nvml, handle)]
+    ours = [used for pid, used in shares if pid in pids]
+    return DeviceMemory(device, sum(ours) if ours else None, device - sum(used for _, used in shares))
 
 
-def _shares(nvml: ModuleType, handle: object, pids: Collection[int]) -> list[int]:
-    """What each of the given processes holds on one device, where the driver tells."""
+def _shares(nvml: ModuleType, handle: object) -> list[tuple[int, int]]:
+    """Process and bytes of each process on one device, where the driver tells."""
     try:
         running = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError:
         return []
-    return [int(p.usedGpuMemory) for p in running if p.pid in pids and p.usedGpuMemory is not None]
+    return [(int(p.pid), int(p.usedGpuMemory)) for p in running if p.usedGpuMemory is not None]

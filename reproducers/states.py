@@ -58,7 +58,7 @@ class Residue:
     listening: int = 0
     """How many ports they still listen on."""
     device_bytes: int | None = None
-    """Device memory in use beyond what was in use before; None without a device."""
+    """Device memory that no living process claims, beyond what none claimed before; None without a device."""
     left_as_found: bool = True
     """Whether a server that was attached to is awake and unpaused again."""
 

@@ -32,17 +32,17 @@ def refuse(*_: object) -> object:
 
 def test_bytes_are_summed_over_devices_and_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_nvml", nvml)
-    assert used_bytes([1]) == DeviceMemory(300, 10)
-    assert used_bytes() == DeviceMemory(300, None)
+    assert used_bytes([1]) == DeviceMemory(300, 10, 276)
+    assert used_bytes() == DeviceMemory(300, None, 276)
     assert device_names() == ["NVIDIA H200"] * 2
 
 
 def test_what_the_driver_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = [SimpleNamespace(pid=1, usedGpuMemory=None)]
     monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetComputeRunningProcesses=lambda _: hidden))
-    assert used_bytes([1]) == DeviceMemory(300, None)
+    assert used_bytes([1]) == DeviceMemory(300, None, 300)
     monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetComputeRunningProcesses=refuse))
-    assert used_bytes([1]) == DeviceMemory(300, None)
+    assert used_bytes([1]) == DeviceMemory(300, None, 300)
     monkeypatch.setattr(memory, "_nvml", lambda: nvml(nvmlDeviceGetMemoryInfo=refuse))
     assert used_bytes([1]) is None
 

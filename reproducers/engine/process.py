@@ -56,7 +56,7 @@ def residue_of(processes: list[psutil.Process], port: int | None, before: int | 
     while True:
         names = tuple(sorted(_name(p) for p in processes if _alive(p)))
         used = used_bytes()
-        device = None if used is None or before is None else max(0, used.device - before)
+        device = None if used is None or before is None else max(0, used.unclaimed - before)
         listening = int(port is not None and _listens(port)) or sum(_listening(p) for p in processes)
         residue = Residue(names, listening, device)
         if residue.clean or time.monotonic() > deadline:
@@ -98,7 +98,7 @@ class EngineProcess:
         self.log = log
         self.port = port
         used = used_bytes()
-        self._bytes_before = None if used is None else used.device
+        self._bytes_before = None if used is None else used.unclaimed
         guard = Path(__file__).with_name("guard.py")
         with log.open("wb") as output:
             self._guard = subprocess.Popen(

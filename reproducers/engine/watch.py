@@ -23,30 +23,40 @@ class Watcher:
         self._pids = pids
         self._client = httpx.Client(base_url=url, timeout=2, trust_env=False)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, args=(look,), name="watcher", daemon=True)
+            for look in (self._ask, self._weigh)  # apart, since a busy engine answers late
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Take no more samples."""
         self._stop.set()
-        self._thread.join(10)
+        for thread in self._threads:
+            thread.join(10)
         self._client.close()
+
+    def _run(self, look: Callable[[], None]) -> None:
+        while not self._stop.wait(PERIOD_S):
+            look()
 
     def _sample(self, name: str, value: float | None) -> None:
         self._journal.add_sample(Sample(self._journal.now(), name, value))
 
-    def _run(self) -> None:
-        while not self._stop.wait(PERIOD_S):
+    def _ask(self) -> None:
+        try:
+            self._sample("health", float(self._client.get("/health").status_code == 200))
+        except httpx.HTTPError:
+            self._sample("health", None)
+        for path, field in _FLAGS.items():
             try:
-                self._sample("health", float(self._client.get("/health").status_code == 200))
-            except httpx.HTTPError:
-                self._sample("health", None)
-            for path, field in _FLAGS.items():
-                try:
-                    self._sample(field, float(self._client.get(path).json()[field]))
-                except (httpx.HTTPError, ValueError, KeyError, TypeError):
-                    self._sample(field, None)
-            if (used := used_bytes(self._pids())) is not None:
-                self._sample("device bytes", float(used.device))
-                if used.engine is not None:
-                    self._sample("engine bytes", float(used.engine))
+                self._sample(field, float(self._client.get(path).json()[field]))
+            except (httpx.HTTPError, ValueError, KeyError, TypeError):
+                self._sample(field, None)
+
+    def _weigh(self) -> None:
+        if (used := used_bytes(self._pids())) is not None:
+            self._sample("device bytes", float(used.device))
+            if used.engine is not None:
+                self._sample("engine bytes", float(used.engine))

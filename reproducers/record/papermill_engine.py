@@ -216,7 +216,7 @@ class RecordingEngine(Engine):  # type: ignore[misc]
                     extra_arguments=["--IPKernelApp.log_level=ERROR"],
                 ).execute(env=os.environ | {OWNER_VARIABLE: owner})
         finally:
-            residue = residue_of(owned_processes(owner), None, used.device if used else None)
+            residue = residue_of(owned_processes(owner), None, used.unclaimed if used else None)
             cls._seal(nb, input_path, residue, time.monotonic() - began)
             manager.notebook_complete()
         return nb
