@@ -9,7 +9,7 @@ from reproducers.request import RequestInFlight
 from reproducers.states import Control
 from reproducers.values import Outcome, RequestLife
 
-__all__ = ["Hold", "watch", "watch_all"]
+__all__ = ["Hold", "in_flight", "watch", "watch_all"]
 
 
 DEAD_ENGINE = 503
@@ -54,6 +54,13 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
     alive = status not in {None, DEAD_ENGINE} and not vllm.dead_members()
     life = request.settle(held=held, engine_alive=alive)
     return Hold(life, patience_s, _sleeping(vllm), all(health), tuple(int(v) for v in dict.fromkeys(loads)))
+
+
+def in_flight(vllm: Engine, control: Control, request: RequestInFlight) -> bool:
+    """Whether the server works on a request now: `/load` counts it, or, without load tracking, it has not ended."""
+    if control.idle_load is None:
+        return request.life.ended is None
+    return (_load(vllm) or 0) > control.idle_load
 
 
 def watch_all(

@@ -61,7 +61,7 @@ Release = Annotated[str, AfterValidator(_release)]
 """A release of vLLM, such as `0.30.0`; empty for the one at hand."""
 Fix = Literal["none", "proposed", "undo"]
 """The release as it is, the fix proposed for the bug, or the shipped fix taken out again."""
-Runner = Literal[0, 1, 2]
+Runner = Annotated[int, Field(ge=0, le=2)]
 """The model runner; 0 for the one that the release chooses."""
 PauseModes = Literal["all", "abort", "wait", "keep"]
 """Which modes of `/pause` are run."""

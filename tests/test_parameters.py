@@ -11,7 +11,7 @@ from reproducers.errors import UsageError
 from reproducers.parameters import check_parameters, checked, parsed
 
 SOURCE = """
-from reproducers.parameters import Count, EngineChoice, Level, Require, Seconds
+from reproducers.parameters import Count, EngineChoice, Level, Require, Runner, Seconds
 
 engine: EngineChoice = "auto"  # which engine
 level: Level = 1  # sleep level
@@ -20,6 +20,7 @@ patience_s: Seconds = 5.0  # seconds
 repeats: Count = 1
 require: Require = "fixed"
 note: str = ""
+runner: Runner = 0
 """
 
 
@@ -32,12 +33,20 @@ def notebook(tmp_path: Path) -> Path:
 
 def test_a_declaration_gives_name_type_default_and_comment(notebook: Path) -> None:
     found = declared(notebook)
-    assert list(found) == ["engine", "level", "race", "patience_s", "repeats", "require", "note"]
+    assert list(found) == ["engine", "level", "race", "patience_s", "repeats", "require", "note", "runner"]
     assert (found["level"].default, found["level"].comment) == (1, "sleep level")
 
 
 def test_text_from_a_command_line_becomes_the_declared_type(notebook: Path) -> None:
-    pairs = ["level=2", "race=true", "patience_s=2", "engine=http://127.0.0.1:8000", "require=nothing", "note=a=b"]
+    pairs = [
+        "level=2",
+        "race=true",
+        "patience_s=2",
+        "engine=http://127.0.0.1:8000",
+        "require=nothing",
+        "note=a=b",
+        "runner=2",
+    ]
     values = parsed(pairs, declared(notebook))
     assert values == {
         "level": 2,
@@ -46,6 +55,7 @@ def test_text_from_a_command_line_becomes_the_declared_type(notebook: Path) -> N
         "engine": "http://127.0.0.1:8000",
         "require": "nothing",
         "note": "a=b",
+        "runner": 2,
     }
 
 

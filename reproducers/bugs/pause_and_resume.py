@@ -6,7 +6,7 @@ with keep the stream must stand still. REPRODUCED is any promise that is broken,
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reproducers.bugs.finding import Finding, judged, normalised
 from reproducers.catalog import Contract
@@ -27,8 +27,10 @@ class Cycle:
 
     mode: PauseMode
     clear_cache: bool
-    tokens_before: int
-    """Tokens of the stream before the pause was asked for."""
+    total: int
+    """How many tokens the stream asked for."""
+    in_flight: bool
+    """Whether the server worked on the stream right before the pause."""
     paused: Call
     invalid: Call
     """A pause with a mode that does not exist, while paused."""
@@ -52,7 +54,7 @@ class Cycle:
 def judge(
     control: Control,
     whole: Completion | None,
-    long: Completion | None,
+    long: Sequence[Completion],
     contract: Contract,
     cycles: Sequence[Cycle],
     after: Probe | None,
@@ -61,8 +63,9 @@ def judge(
 
     Args:
         control: the healthy path, with the answer that the new requests must equal.
-        whole: the stream's answer without a pause.
-        long: the long prompt's answer without a pause.
+        whole: the longest stream's answer without a pause; a shorter one must be its beginning.
+        long: the long prompt's answers without a pause, computed and from the cache: in bfloat16 their logprobs
+            may differ by more than the tolerance.
         contract: what the release promises.
         cycles: what was seen.
         after: the probe at the end.
@@ -72,16 +75,15 @@ def judge(
 
 
 def _finding(
-    control: Control, whole: Completion | None, long: Completion | None, contract: Contract, cycle: Cycle
+    control: Control, whole: Completion | None, long: Sequence[Completion], contract: Contract, cycle: Cycle
 ) -> Finding:
     window = (cycle.paused.start, cycle.resumed.end)
     for call in (cycle.paused, cycle.resumed):
         if not call.ok:
             said = call.error or f"{call.status} {call.body}"
             return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
-    total = len(whole.tokens) if whole else 0
-    if not 0 < cycle.tokens_before < total:
-        sentence = f"The stream was not in flight at the pause: {cycle.tokens_before} of {total} tokens had come."
+    if not cycle.in_flight:
+        sentence = "The stream was not in flight when the pause was asked for."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-in-flight", window)
     if broken := list(_broken(control, whole, long, contract, cycle)):
         sentences = tuple(f"Mode {cycle.mode}: {text}." for _, text in broken)
@@ -95,7 +97,7 @@ def _finding(
 
 
 def _broken(
-    control: Control, whole: Completion | None, long: Completion | None, contract: Contract, cycle: Cycle
+    control: Control, whole: Completion | None, long: Sequence[Completion], contract: Contract, cycle: Cycle
 ) -> Iterator[tuple[str, str]]:
     """The promises that a cycle broke: a short name, and a sentence without its end."""
     if cycle.flags != (True, True, False):
@@ -105,12 +107,11 @@ def _broken(
     ended, promised = cycle.stream.outcome, contract.in_flight[cycle.mode]
     if ended is not promised:
         yield "in-flight", f"the stream in flight was {ended}, not {promised}"
-    elif ended is Outcome.COMPLETED and (difference := _stream_difference(whole, cycle.stream)):
+    elif ended is Outcome.COMPLETED and (difference := _stream_difference(whole, cycle)):
         yield "in-flight-differs", f"the stream in flight differs from the control: {difference}"
-    total = len(whole.tokens) if whole else 0
-    if cycle.mode == "keep" and (cycle.still[0] != cycle.still[1] or cycle.still[1] >= total):
+    if cycle.mode == "keep" and (cycle.still[0] != cycle.still[1] or cycle.still[1] >= cycle.total):
         yield "not-frozen", "the stream went on while paused, and with keep it must stand still"
-    if cycle.mode == "wait" and cycle.still[0] < total:
+    if cycle.mode == "wait" and cycle.still[0] < cycle.total:
         yield "not-waited", "the pause was answered before the stream was complete"
     seen, wanted = cycle.new.life.outcome, contract.new_request[cycle.mode]
     if seen is not wanted and not (seen is None and wanted is Outcome.HELD):
@@ -124,16 +125,19 @@ def _broken(
     yield from _cache(long, contract, cycle)
 
 
-def _stream_difference(whole: Completion | None, stream: RequestLife) -> str:
-    if whole is None or stream.completion is None:
+def _stream_difference(whole: Completion | None, cycle: Cycle) -> str:
+    """How a completed stream differs from as many tokens of the one without a pause."""
+    if whole is None or cycle.stream.completion is None:
         return ""
-    return whole.difference(stream.completion)
+    same_length = replace(whole, tokens=whole.tokens[: cycle.total], logprobs=whole.logprobs[: cycle.total])
+    return same_length.difference(cycle.stream.completion)
 
 
-def _cache(long: Completion | None, contract: Contract, cycle: Cycle) -> Iterator[tuple[str, str]]:
+def _cache(long: Sequence[Completion], contract: Contract, cycle: Cycle) -> Iterator[tuple[str, str]]:
     before, after = cycle.cached
-    if long and cycle.cached_answer and (difference := long.difference(cycle.cached_answer)):
-        yield "cache-differs", f"a long prompt is answered differently after the resume: {difference}"
+    differences = [known.difference(cycle.cached_answer) for known in long] if cycle.cached_answer else []
+    if differences and all(differences):
+        yield "cache-differs", f"a long prompt is answered differently after the resume: {differences[0]}"
     if before is None or after is None or not before:
         return
     cleared = cycle.clear_cache and cycle.mode in contract.clears_cache

@@ -34,7 +34,7 @@ _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
     "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1"},
     "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
 }
-_FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=1024", "--enable-server-load-tracking"]
+_FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=4096", "--enable-server-load-tracking"]
 _FLAGS += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
 _PLUGIN = Path(__file__).parent.parent / "inside" / "plugin"
 
