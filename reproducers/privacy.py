@@ -14,7 +14,7 @@ SECRET = re.compile(
 )
 _PORT = re.compile(r"\b(127\.\d+\.\d+\.\d+|localhost|\[::1\]):\d{1,5}\b")
 _ROOTS = "home|root|Users|tmp|var|opt|work|mnt|data|usr|srv|scratch|private|workspace"
-_PATH = re.compile(rf"(?<![\w.:/<])/(?:{_ROOTS})/[^\s'\"`:,;()<>|]*")
+_PATH = re.compile(rf"(?:(?<![\w.:/<])|(?<=file://))/(?:{_ROOTS})/[^\s'\"`:,;()<>|]*")
 _PATH_TAIL = re.compile(r"(?:site-packages|dist-packages|lib/python[\d.]+)/(.*)")
 _TIME = re.compile(
     r"\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?|(?<=\"created\":)\s*\d{9,}"

@@ -21,6 +21,7 @@ from reproducers.privacy import findings, mask, mask_text
             'File "site-packages/vllm/v1/core.py", line 3',
         ),
         ("the model /root/.cache/x/tiny-qwen3", "the model tiny-qwen3"),
+        ("init file:///tmp/3f2a-9c", "init file://3f2a-9c"),
         ("made 2026-01-02T03:04:05.678Z", "made [time]"),
         ('{"created":1795982625,"model":"m"}', '{"created":[time],"model":"m"}'),
     ],
