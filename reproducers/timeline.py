@@ -63,9 +63,10 @@ class Timeline:
         """The figure; readable on a light and on a dark page, since its own background is white."""
         memory = [name for name in _MEMORY if any(s.name == name for s in self.samples)]
         with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-            figure = Figure(figsize=(9, 4.2 if memory else 3.2), dpi=100, facecolor="white", layout="constrained")
+            height = 1.4 + 0.26 * (1 + len(self.lives) + len(_STATES)) + (1.3 if memory else 0.0)
+            figure = Figure(figsize=(9, height), dpi=100, facecolor="white", layout="constrained")
             rows = 2 if memory else 1
-            axes = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=[2, 1][:rows])[:, 0]
+            axes = figure.subplots(rows, sharex=True, squeeze=False, height_ratios=[height - 1.3, 1.3][:rows])[:, 0]
             self._draw_lanes(axes[0])
             if memory:
                 self._draw_memory(axes[1], memory)
