@@ -49,7 +49,7 @@ def test_an_expectation_covers_a_range_of_releases_and_a_device(tmp_path: Path) 
     [
         (ENTRY + 'colour = "red"\n', "Extra inputs are not permitted"),
         (ENTRY.replace('title = "t"\n', ""), "title: Field required"),
-        (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "0.30.0"'), "two expectations cover the same release"),
+        (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "0.30.0"'), "two entries cover the same release"),
         (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "next"'), "'next' is not a release"),
         (ENTRY + EXPECT.replace("FIXED", "GREEN"), "verdict"),
         (ENTRY.replace("1-a", "2-b"), "the notebook 2-b.ipynb does not exist"),
