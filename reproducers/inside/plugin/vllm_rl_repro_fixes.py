@@ -110,7 +110,10 @@ def resume_after_any_wake():
 
 
 def keep_does_not_freeze():
-    """#52144 undone: a pause with mode keep no longer stops the requests in flight."""
+    """#52144 undone: a pause with mode keep no longer stops the requests in flight, and none refuses new ones.
+
+    The 503 of a paused engine exists from 0.33.0 on; where a release has none, only the first is undone.
+    """
     owner, _ = _the("vllm.v1.core.sched.interface", "PauseState", "PAUSED_NEW")
     _the("vllm.v1.core.sched.interface", "PauseState", "PAUSED_ALL")
 
@@ -118,6 +121,9 @@ def keep_does_not_freeze():
         return original(scheduler, owner.PAUSED_NEW if pause_state == owner.PAUSED_ALL else pause_state)
 
     _wrap(set_pause_state, "vllm.v1.core.sched.scheduler", "Scheduler", "set_pause_state")
+    core, _ = _the("vllm.v1.engine.core", "EngineCoreProc", "add_request")
+    if hasattr(core, "_reject_add_while_paused"):
+        core._reject_add_while_paused = lambda _core, _request: False
 
 
 def metric_awake_after_any_wake():
