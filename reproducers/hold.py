@@ -51,6 +51,8 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
         above += [] if last is None else [last - control.idle_load]
         loads = above[next((i for i, value in enumerate(above) if value > 0), len(above)) :]
         held = loads[-1] > 0 if loads and last is not None else None
+    if held is False:
+        request.wait_ended(1)  # its end may be on the way to this client
     alive = status not in {None, DEAD_ENGINE} and not vllm.dead_members()
     life = request.settle(held=held, engine_alive=alive)
     return Hold(life, patience_s, _sleeping(vllm), all(health), tuple(int(v) for v in dict.fromkeys(loads)))

@@ -10,6 +10,9 @@ from reproducers.values import Verdict
 
 __all__ = ["Finding", "judged", "normalised"]
 
+SENTENCES = 12
+"""How many different sentences of all runs are kept as evidence."""
+
 _ORDER = (Verdict.REPRODUCED, Verdict.OTHER_FAILURE, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED, Verdict.FIXED)
 """Of several runs the first of these speaks: one symptom outweighs any number of good runs, and a run that proves
 nothing outweighs a run that shows the fix."""
@@ -51,11 +54,9 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
         return Judgement(bug, Verdict.INCONCLUSIVE, (sentence,), str(control), signature="not-triggered")
     verdict = min((f.verdict for f in findings), key=_ORDER.index)
     speaking = next(f for f in findings if f.verdict is verdict)
-    hits, sentences, signature = (
-        sum(f.verdict is verdict for f in findings),
-        list(speaking.sentences),
-        speaking.signature,
-    )
+    agreeing = [f for f in findings if f.verdict is verdict]
+    sentences = list(dict.fromkeys(sentence for f in agreeing for sentence in f.sentences))[:SENTENCES]
+    hits, signature = len(agreeing), speaking.signature
     dead = after is not None and (after.process is False or after.health != 200)
     if verdict is Verdict.NOT_OBSERVED and dead:
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:engine-dead-after"
