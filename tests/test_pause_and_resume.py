@@ -109,6 +109,7 @@ def test_cached_tokens_that_the_server_does_not_tell_are_not_judged() -> None:
 
 
 def test_other_verdicts() -> None:
+    assert judged(replace(KEEP, paused=replace(PAUSE, path="/resume"))).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(KEEP, in_flight=False)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(KEEP, paused=replace(PAUSE, status=500))).verdict is Verdict.OTHER_FAILURE
     assert judged().verdict is Verdict.INCONCLUSIVE

@@ -82,6 +82,8 @@ def _finding(
         if not call.ok:
             said = call.error or f"{call.status} {call.body}"
             return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    if (cycle.paused.path, cycle.resumed.path) != ("/pause", "/resume"):
+        return Finding(Verdict.NOT_OBSERVED, ("The engine was not paused and resumed.",), "not-paused", window)
     if not cycle.in_flight:
         sentence = "The stream was not in flight when the pause was asked for."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-in-flight", window)
