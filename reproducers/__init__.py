@@ -2,7 +2,7 @@
 
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
 from reproducers.engine import Engine, EngineSettings, open_engine
-from reproducers.hold import Hold, in_flight, watch, watch_all
+from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
 from reproducers.metrics import sleep_state
 from reproducers.request import together
@@ -25,8 +25,8 @@ __all__ = [
     "Transitions",
     "Verdict",
     "check_parameters",
-    "in_flight",
     "open_engine",
+    "post_in_flight",
     "promised",
     "require",
     "show_end",

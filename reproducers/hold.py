@@ -9,7 +9,7 @@ from reproducers.request import RequestInFlight
 from reproducers.states import Control
 from reproducers.values import Outcome, RequestLife
 
-__all__ = ["Hold", "in_flight", "watch", "watch_all"]
+__all__ = ["Hold", "post_in_flight", "watch", "watch_all"]
 
 
 DEAD_ENGINE = 503
@@ -58,11 +58,22 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
     return Hold(life, patience_s, _sleeping(vllm), all(health), tuple(int(v) for v in dict.fromkeys(loads)))
 
 
-def in_flight(vllm: Engine, control: Control, request: RequestInFlight) -> bool:
-    """Whether the server works on a request now: `/load` counts it, or, without load tracking, it has not ended."""
-    if control.idle_load is None:
-        return request.life.ended is None
-    return (_load(vllm) or 0) > control.idle_load
+def post_in_flight(
+    vllm: Engine, control: Control, prompt: str, *, max_tokens: int, tries: int = 5
+) -> tuple[RequestInFlight, bool]:
+    """Post a stream and wait for its first token; say whether the server still works on it then.
+
+    On a busy machine a stream can be over before its first token has reached the client: then another is posted. The
+    server works on it where `/load` counts it, or, without load tracking, where it has not ended.
+    """
+    for _ in range(tries):
+        request = vllm.post_completion(prompt, max_tokens=max_tokens)
+        request.wait_first_token()
+        tracked = control.idle_load is not None
+        if (_load(vllm) or 0) > (control.idle_load or 0) if tracked else request.life.ended is None:
+            return request, True
+        request.wait_ended(60)
+    return request, False
 
 
 def watch_all(

@@ -42,11 +42,11 @@ def wait_for(condition: Callable[[], object], bound_s: float, what: str) -> None
 
 def nbval(engine: Engine, *notebooks: Path) -> subprocess.CompletedProcess[str]:
     """Run nbval over notebooks on the shared engine, whose log it may read."""
-    options = ["--nbval", "--nbval-lax", "--nbval-cell-timeout=120", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    options = ["--nbval", "--nbval-lax", "--nbval-cell-timeout=280", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     command = [sys.executable, "-m", "pytest", *options, *map(str, notebooks)]
     assert engine.process is not None
     environment = os.environ | {"REPRO_ENGINE": engine.url, "REPRO_ENGINE_LOG": str(engine.process.log)}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
 
 
 def heed_sigint() -> None:

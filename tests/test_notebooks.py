@@ -110,6 +110,7 @@ def test_the_release_at_hand_is_as_the_catalog_expects(name: str, engine: Engine
     assert check(record.path) == []
 
 
+@pytest.mark.timeout(900)
 def test_nbval_passes_on_every_committed_output(engine: Engine) -> None:
     done = nbval(engine, *(notebooks_folder() / bug.notebook for bug in catalog().values()))
     assert done.returncode == 0, done.stdout[-3000:]
