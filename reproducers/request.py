@@ -69,10 +69,6 @@ class RequestInFlight:
         with self._progress:
             return self._progress.wait_for(lambda: reached(self._life), bound_s)
 
-    def wait_sent(self, bound_s: float = 10) -> bool:
-        """Wait until the whole request has left this process."""
-        return self.wait_until(lambda life: life.sent is not None or life.ended is not None, bound_s)
-
     def wait_first_token(self, bound_s: float = 60) -> bool:
         """Wait for the first streamed token: the engine is then working on this request. False where none came."""
         self.wait_until(lambda life: life.first_token is not None or life.ended is not None, bound_s)

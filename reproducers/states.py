@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from reproducers.values import Completion
+from reproducers.values import Completion, RequestLife
 
 __all__ = ["ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue"]
 
@@ -24,9 +24,14 @@ class Probe:
     """`equal to the control`, or how it differed or failed."""
 
     @property
+    def dead(self) -> bool:
+        """Whether a process has died, or `/health` says that the engine has."""
+        return self.process is False or self.health != 200
+
+    @property
     def well(self) -> bool:
         """Whether all three are as they were at the control."""
-        return self.process is not False and self.health == 200 and self.completion == "equal to the control"
+        return not self.dead and self.completion == "equal to the control"
 
     def __str__(self) -> str:
         process = {True: "all processes alive", False: "a process has died", None: "processes not visible"}
@@ -44,6 +49,12 @@ class Control:
     completion: Completion | None = None
     idle_load: int | None = None
     """What `GET /load` says without a request of ours, where it was seen to count one in flight; else None."""
+
+    def difference(self, life: RequestLife) -> str:
+        """How a request's answer differs from the control's; empty where both are the same generation."""
+        if self.completion is None or life.completion is None:
+            return "nothing to compare"
+        return self.completion.difference(life.completion)
 
     def __str__(self) -> str:
         return f"{'passed' if self.passed else 'failed'}: {self.reason}"

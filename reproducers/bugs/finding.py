@@ -57,8 +57,7 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
     agreeing = [f for f in findings if f.verdict is verdict]
     sentences = list(dict.fromkeys(sentence for f in agreeing for sentence in f.sentences))[:SENTENCES]
     hits, signature = len(agreeing), speaking.signature
-    dead = after is not None and (after.process is False or after.health != 200)
-    if verdict is Verdict.NOT_OBSERVED and dead:
+    if verdict is Verdict.NOT_OBSERVED and after is not None and after.dead:
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:engine-dead-after"
     if verdict is Verdict.FIXED and (after is None or not after.well):
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:not-well-after"

@@ -70,7 +70,7 @@ def _finding(control: Control, attempt: Attempt, after: Probe | None) -> Finding
             "all memory was mapped again."
         )
         return Finding(Verdict.REPRODUCED, (sentence,), "served-between-the-wakes", window)
-    dead = after is not None and (after.process is False or after.health != 200)
+    dead = after is not None and after.dead
     if any(outcome in {Outcome.ENGINE_DEAD, Outcome.FAILED, Outcome.LOST} for outcome in outcomes) and dead:
         first = next(hold.life for hold in attempt.between if hold.life.outcome is not Outcome.HELD)
         sentence = (
@@ -89,7 +89,7 @@ def _finding(control: Control, attempt: Attempt, after: Probe | None) -> Finding
 def _held(control: Control, attempt: Attempt, window: tuple[float, float]) -> Finding:
     count = len(attempt.between)
     unproven = [hold for hold in attempt.between if hold.life.outcome is None]
-    later = [(hold.life, _difference(control, hold)) for hold in attempt.awake]
+    later = [(hold.life, control.difference(hold.life)) for hold in attempt.awake]
     proof = "the answers on the same connections prove it" if unproven else f"server_load {_loads(attempt)} above idle"
     held = (
         f"{count} of {count} requests between the two wake-ups ({attempt.order}) were held for the whole "
@@ -106,12 +106,6 @@ def _held(control: Control, attempt: Attempt, window: tuple[float, float]) -> Fi
     how = difference if life.outcome is Outcome.COMPLETED else f"{life.outcome or 'still open'} {life.error}".strip()
     sentence = f"After the last wake-up {len(wrong)} of {count} requests did not equal the control: {how}."
     return Finding(Verdict.OTHER_FAILURE, (held, sentence), f"held-then:{normalised(how)}", window)
-
-
-def _difference(control: Control, hold: Hold) -> str:
-    if control.completion is None or hold.life.completion is None:
-        return "nothing to compare"
-    return control.completion.difference(hold.life.completion)
 
 
 def _loads(attempt: Attempt) -> str:

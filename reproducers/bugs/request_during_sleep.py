@@ -13,7 +13,7 @@ from reproducers.bugs.finding import Finding, judged, normalised
 from reproducers.hold import Hold
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
-from reproducers.values import Call, Outcome, RequestLife, Verdict
+from reproducers.values import Call, Outcome, Verdict
 
 __all__ = ["BUG", "Attempt", "judge"]
 
@@ -111,7 +111,7 @@ def _held(control: Control, attempt: Attempt) -> Finding:
             Verdict.OTHER_FAILURE, (sentence, _later(control, awake)), "held-while-asleep:engine-dead-after-wake"
         )
     ending = "completed" if later is Outcome.COMPLETED else (later.value.lower() if later else "still open")
-    if later is Outcome.COMPLETED and (difference := _difference(control, awake.life)):
+    if later is Outcome.COMPLETED and (difference := control.difference(awake.life)):
         ending = f"completed-differently:{normalised(difference)}"
     return Finding(Verdict.REPRODUCED, (sentence, _later(control, awake)), f"held-while-asleep:{ending}-after-wake")
 
@@ -140,7 +140,7 @@ def _unproven(control: Control, attempt: Attempt) -> Finding:
     """Unanswered, on a server whose `/load` counts nothing: only the answer after the wake-up proves who held it."""
     asleep, awake = attempt.asleep, attempt.awake
     waited = f"No byte and no error came within {asleep.patience_s:g} s"
-    if awake.life.outcome is Outcome.COMPLETED and not _difference(control, awake.life):
+    if awake.life.outcome is Outcome.COMPLETED and not control.difference(awake.life):
         sentence = (
             f"{waited}, and /load does not count requests here; the answer on the same connection proves it was held."
         )
@@ -152,18 +152,12 @@ def _unproven(control: Control, attempt: Attempt) -> Finding:
 def _later(control: Control, awake: Hold) -> str:
     outcome = awake.life.outcome
     if outcome is Outcome.COMPLETED:
-        difference = _difference(control, awake.life)
+        difference = control.difference(awake.life)
         equal = f"differs from the control: {difference}" if difference else "equals the control"
         return f"After the wake-up the same request completed, and its answer {equal}."
     if outcome in {Outcome.HELD, None}:
         return f"After the wake-up the same request is still unanswered after {awake.patience_s:g} s."
     return f"After the wake-up the same request was {outcome}{f': {awake.life.error}' if awake.life.error else ''}."
-
-
-def _difference(control: Control, life: RequestLife) -> str:
-    if control.completion is None or life.completion is None:
-        return "nothing to compare"
-    return control.completion.difference(life.completion)
 
 
 def _health(hold: Hold) -> str:
