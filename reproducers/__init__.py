@@ -1,16 +1,19 @@
 """The vocabulary of the notebooks: open an engine, drive its lifecycle, watch requests, judge, show."""
 
+from reproducers.allocator import open_allocator
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
 from reproducers.engine import Engine, EngineSettings, open_engine
 from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
-from reproducers.metrics import sleep_state
+from reproducers.metrics import offloaded_bytes, sleep_state
+from reproducers.models import MODELS
 from reproducers.request import together
 from reproducers.states import Control, EngineFacts, Probe, Residue
 from reproducers.transitions import Transitions
 from reproducers.values import Call, Completion, Outcome, Verdict
 
 __all__ = [
+    "MODELS",
     "Call",
     "Completion",
     "Control",
@@ -25,6 +28,8 @@ __all__ = [
     "Transitions",
     "Verdict",
     "check_parameters",
+    "offloaded_bytes",
+    "open_allocator",
     "open_engine",
     "post_in_flight",
     "promised",

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from reproducers.errors import UsageError
+from reproducers.states import EMULATED
 from reproducers.values import Outcome, Verdict
 
 __all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
@@ -30,7 +31,7 @@ class _Range(BaseModel):
     """First release, itself included."""
     before: str | None = None
     """First release after the range; None for no end."""
-    device: Literal["any", "cpu", "cuda"] = "any"
+    device: Literal["any", "cpu", "cuda", "emulated"] = "any"
     fix: Literal["none", "proposed", "undo"] = "none"
     """With which fix in the engine."""
 
@@ -44,7 +45,7 @@ class _Range(BaseModel):
         return value
 
     def covers(self, release: str, device: str, fix: str = "none") -> bool:
-        """Whether this says something about a release on a device (`cpu` or `cuda`), with a fix or without."""
+        """Whether this says something of a release on a device (`cpu`, `cuda`, `emulated`), with a fix or without."""
         try:
             version = Version(release)
         except InvalidVersion:  # a build from source may call itself `dev`
@@ -111,7 +112,7 @@ class Bug(BaseModel):
 
 
 def _kind(device: str) -> str:
-    return "cpu" if device == "cpu" else "cuda"
+    return {"cpu": "cpu", "emulated": "emulated", EMULATED: "emulated"}.get(device, "cuda")
 
 
 def notebooks_folder() -> Path:

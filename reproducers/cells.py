@@ -71,8 +71,7 @@ def show_end(vllm: Engine, judgement: Judgement, namespace: Mapping[str, Any]) -
         namespace: the notebook's `globals()`, which hold its parameters.
     """
     residue = vllm.close()
-    kind = "cpu" if vllm.facts.device == "cpu" else "cuda"
     names = [name for name in namespace.get("__annotations__", {}) if name != "engine"]
     options = "".join(f" -p {name}={namespace[name]}" for name in names)
     display(residue)
-    display(Markdown(f"Run it again: `repro run {judgement.bug} --engine {kind}{options}`"))
+    display(Markdown(f"Run it again: `repro run {judgement.bug} --engine {vllm.facts.kind}{options}`"))

@@ -117,6 +117,20 @@ class LifecycleClient:
         body: dict[str, Any] = {"method": method, "args": list(args), "kwargs": dict(kwargs or {})}
         return self._post("/collective_rpc", body=body | ({} if timeout_s is None else {"timeout": timeout_s}))
 
+    def rpc_results(self, method: str, args: Sequence[str] = ()) -> tuple[Call, list[Any]]:
+        """Call the workers as `collective_rpc` does, and return what each of them answered, uncut.
+
+        Raises:
+            EndpointError: it was not answered 200, or with something else than results.
+        """
+        whole: list[str] = []
+        call = self._call("POST", "/collective_rpc", body={"method": method, "args": list(args)}, whole=whole)
+        self._answered(call)
+        try:
+            return call, list(json.loads(whole[0])["results"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise EndpointError(f"{call}: no results") from error
+
     def reset_prefix_cache(self) -> Call:
         """`POST /reset_prefix_cache`."""
         return self._post("/reset_prefix_cache")

@@ -77,7 +77,7 @@ def _engines() -> list[MachineFinding]:
 def _devices() -> MachineFinding:
     names, used = device_names(), used_bytes()
     if not names or used is None:
-        return MachineFinding("GPU", "none", "bugs in device memory cannot be shown; those of the control plane can")
+        return MachineFinding("GPU", "none", "bugs in device memory run on the emulated driver")
     return MachineFinding("GPU", ", ".join(names), f"{used.device / 2**30:.1f} GiB in use")
 
 

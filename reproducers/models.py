@@ -13,7 +13,7 @@ import platformdirs
 
 from reproducers.errors import EngineFailed, HarnessError
 
-__all__ = ["DENSE", "ModelRecipe", "cache_folder", "made"]
+__all__ = ["DENSE", "MODELS", "ModelRecipe", "cache_folder", "made"]
 
 MAKE_BOUND_S = 180
 """Making one takes 8 seconds on two cores; this is what a loaded machine is given."""
@@ -21,11 +21,14 @@ MAKE_BOUND_S = 180
 
 @dataclass(frozen=True)
 class ModelRecipe:
-    """How a checkpoint is made: a script of `inside` and a seed."""
+    """How a checkpoint is made: a script of `inside`, a seed, and what else the script takes."""
 
     name: str
     script: str
     seed: int
+    arguments: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    """What an engine needs to serve it."""
 
     @property
     def path(self) -> Path:
@@ -34,10 +37,21 @@ class ModelRecipe:
 
     def key(self) -> str:
         """Name and hash of all that decides the content."""
-        return f"{self.name}-{hashlib.sha256(self.path.read_bytes() + str(self.seed).encode()).hexdigest()[:12]}"
+        sources = [self.path.read_bytes(), self.path.with_name("tiny_tokenizer.py").read_bytes()]
+        decided = b"\0".join([*sources, str(self.seed).encode(), *(text.encode() for text in self.arguments)])
+        return f"{self.name}-{hashlib.sha256(decided).hexdigest()[:12]}"
 
 
 DENSE = ModelRecipe("tiny-qwen3", "make_dense_model.py", seed=2)
+MODELS = {
+    "dense": DENSE,
+    "falcon-h1": ModelRecipe("tiny-falcon-h1", "make_hybrid_model.py", 2, ("falcon-h1",)),
+    "qwen3-next": ModelRecipe(
+        *("tiny-qwen3-next", "make_hybrid_model.py", 2, ("qwen3-next",)),
+        flags=("--gdn-prefill-backend=triton",),  # the other one needs flashinfer
+    ),
+}
+"""By family: dense, and with a recurrent state beside the KV cache."""
 
 
 def cache_folder() -> Path:
@@ -85,7 +99,7 @@ def _make(recipe: ModelRecipe, command: list[str], environment: dict[str, str], 
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         part = Path(scratch) / recipe.name
-        run = [*command, str(recipe.path), str(part), str(recipe.seed)]
+        run = [*command, str(recipe.path), str(part), str(recipe.seed), *recipe.arguments]
         try:
             done = subprocess.run(
                 run, env=environment, capture_output=True, text=True, timeout=MAKE_BOUND_S, check=False

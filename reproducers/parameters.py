@@ -17,16 +17,20 @@ from reproducers.privacy import SECRET
 
 __all__ = [
     "Count",
+    "DriverModel",
     "EngineChoice",
     "Fix",
     "Level",
+    "Model",
     "Parameter",
     "PauseModes",
     "Release",
     "Require",
     "Runner",
     "Seconds",
+    "Streams",
     "WakeOrder",
+    "WakeStages",
     "check_parameters",
     "checked",
     "parsed",
@@ -34,13 +38,13 @@ __all__ = [
 
 
 def _engine_choice(value: str) -> str:
-    if value in {"auto", "cpu", "cuda"}:
+    if value in {"auto", "cpu", "cuda", "emulated"}:
         return value
     if found := re.fullmatch(r"https?://(?:[\w.@-]+|\[[0-9a-fA-F:]+\])(?::(\d{1,5}))?/?", value):
         if int(found[1] or 1) in range(1, 65536):
             return value
         raise ValueError(f"{found[1]} is not a port")
-    raise ValueError("auto, cpu, cuda or the URL of a server without a path, such as http://127.0.0.1:8000")
+    raise ValueError("auto, cpu, cuda, emulated or the URL of a server without a path, such as http://127.0.0.1:8000")
 
 
 def _release(value: str) -> str:
@@ -50,7 +54,7 @@ def _release(value: str) -> str:
 
 
 EngineChoice = Annotated[str, AfterValidator(_engine_choice)]
-"""Which engine: `auto`, `cpu`, `cuda` or a URL."""
+"""Which engine: `auto`, `cpu`, `cuda`, `emulated` or a URL."""
 Level = Annotated[int, Field(ge=1, le=2)]
 """A sleep level that releases memory: 1 offloads the weights, 2 discards them."""
 Seconds = Annotated[float, Field(ge=0.5, le=600)]
@@ -67,6 +71,14 @@ PauseModes = Literal["all", "abort", "wait", "keep"]
 """Which modes of `/pause` are run."""
 WakeOrder = Literal["weights_first", "kv_cache_first"]
 """The order of a wake-up in two steps."""
+DriverModel = Literal["scrubs", "keeps", "rocm"]
+"""How an emulated driver hands pages out: zeroed, with old bytes, or so under an allocator for ROCm."""
+Model = Literal["falcon-h1", "qwen3-next", "dense"]
+"""The family of a tiny model: Mamba 2 beside attention, gated delta nets between attention, or attention alone."""
+WakeStages = Literal["whole", "staged"]
+"""Whether a wake-up maps everything at once, or the weights first."""
+Streams = Annotated[int, Field(ge=0, le=100)]
+"""How many streams decode."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]
 """What the assertion cell asks for; `expected` is what the catalog says for the release."""
 

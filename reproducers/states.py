@@ -6,10 +6,12 @@ from typing import Any
 
 from reproducers.values import Completion, RequestLife
 
-__all__ = ["ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue"]
+__all__ = ["EMULATED", "ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue"]
 
 ENGINE_MIME = "application/vnd.reproducers.engine+json"
 RESIDUE_MIME = "application/vnd.reproducers.residue+json"
+EMULATED = "emulated driver"
+"""The device of an engine whose memory is a model of the driver."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,17 @@ class EngineFacts:
 
     release: str
     device: str
-    """`cpu`, or the name of the GPU."""
+    """`cpu`, `emulated driver`, or the name of the GPU."""
     model: str
     owned: bool
     """Whether the kit started it."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Flags and environment that it was started with."""
+
+    @property
+    def kind(self) -> str:
+        """The engine's name as a choice: `cpu`, `emulated` or `cuda`."""
+        return {"cpu": "cpu", EMULATED: "emulated"}.get(self.device, "cuda")
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as stored in outputs and metadata."""

@@ -20,7 +20,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E
 
 _OUTCOME_COLOURS = {Outcome.COMPLETED: GREEN, Outcome.ABORTED: PURPLE, Outcome.REJECTED: PURPLE, None: ORANGE}
 _STATES = {"health": GREEN, "is_sleeping": BLUE, "is_paused": PURPLE, "server_load": ORANGE}
-_MEMORY = {"device bytes": GREY, "engine bytes": BLUE}
+_MEMORY = {"device bytes": GREY, "engine bytes": BLUE, "weights bytes": GREEN, "kv_cache bytes": PURPLE}
+"""Of the device and the engine's processes by NVML, and what the allocator has mapped by tag."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,9 @@ def test_the_environment_is_built_and_not_inherited(monkeypatch: pytest.MonkeyPa
     assert "HF_TOKEN" not in environment
     assert environment["VLLM_SERVER_DEV_MODE"] == "1"
     assert environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert environment_of(GPU, EngineSettings())["PYTHONPATH"] == "/sites/vllm-0.26.0"
+    plugin, site = environment_of(GPU, EngineSettings())["PYTHONPATH"].split(":")
+    assert Path(plugin, "vllm_rl_repro_extension.py").is_file()
+    assert site == "/sites/vllm-0.26.0"
 
 
 def test_a_fix_is_named_and_its_plugin_stands_first() -> None:

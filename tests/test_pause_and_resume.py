@@ -19,6 +19,7 @@ CONTRACT = Contract(
     clears_cache=("abort", "wait", "keep"),
 )
 WHOLE = Completion(tuple(f"token_id:{i}" for i in range(20)), (-1.0,) * 20, "length", 0)
+OTHER = (-3.0,) * 20
 LONG = Completion(("token_id:7", "token_id:8"), (-1.0, -2.0), "length", 384)
 CACHED = replace(LONG, logprobs=(-1.03, -2.0))
 PAUSE = Call("POST", "/pause", {"mode": "keep"}, 1.0, 1.1, 200, '{"status":"paused"}')
@@ -40,6 +41,7 @@ KEEP = Cycle(
     cached=(384, 0),
     cached_answer=LONG,
 )
+OTHER_ANSWER = replace(ANSWER, tokens=("a", "b", "c"), logprobs=(-9.0, -9.0, -9.0))
 ABORT = replace(KEEP, mode="abort", stream=replace(STREAM, outcome=Outcome.ABORTED), still=(6, 6))
 
 
@@ -62,15 +64,14 @@ def test_all_promises_kept_is_fixed() -> None:
         ({"invalid": replace(PAUSE, status=200)}, "invalid-mode"),
         ({"stream": replace(STREAM, outcome=Outcome.ABORTED)}, "in-flight"),
         (
-            {"stream": replace(STREAM, completion=replace(WHOLE, tokens=("x", *WHOLE.tokens[1:])))},
+            {"stream": replace(STREAM, completion=replace(WHOLE, tokens=("x", *WHOLE.tokens[1:]), logprobs=OTHER))},
             "in-flight-differs",
         ),
         ({"still": (5, 9)}, "not-frozen"),
-        ({"still": (20, 20)}, "not-frozen"),
         ({"new": replace(ASLEEP, life=ANSWERED)}, "new-request"),
         ({"new_later": replace(AWAKE, life=replace(WAITING, outcome=Outcome.LOST))}, "new-request-later"),
         (
-            {"new_later": replace(AWAKE, life=replace(ANSWERED, completion=replace(ANSWER, tokens=("a", "b", "c"))))},
+            {"new_later": replace(AWAKE, life=replace(ANSWERED, completion=OTHER_ANSWER))},
             "new-request-differs",
         ),
         ({"cached": (384, 384)}, "cache"),
@@ -82,6 +83,12 @@ def test_each_broken_promise_is_reproduced_and_named(change: dict[str, Any], nam
     verdict = judged(replace(KEEP, **change))
     assert verdict.verdict is Verdict.REPRODUCED
     assert verdict.signature == f"keep:{name}"
+
+
+def test_a_stream_that_ran_with_another_request_may_take_another_turn_between_two_equally_likely_tokens() -> None:
+    turned = replace(WHOLE, tokens=(*WHOLE.tokens[:-1], "token_id:16"))
+    assert WHOLE.difference(turned)
+    assert judged(replace(KEEP, stream=replace(STREAM, completion=turned))).verdict is Verdict.FIXED
 
 
 def test_wait_must_wait() -> None:
@@ -111,5 +118,7 @@ def test_cached_tokens_that_the_server_does_not_tell_are_not_judged() -> None:
 def test_other_verdicts() -> None:
     assert judged(replace(KEEP, paused=replace(PAUSE, path="/resume"))).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(KEEP, in_flight=False)).verdict is Verdict.NOT_OBSERVED
+    assert judged(replace(KEEP, still=(20, 20))).signature == "not-in-flight"  # over before the pause took effect
+    assert judged(replace(ABORT, still=(20, 20))).signature == "not-in-flight"
     assert judged(replace(KEEP, paused=replace(PAUSE, status=500))).verdict is Verdict.OTHER_FAILURE
     assert judged().verdict is Verdict.INCONCLUSIVE

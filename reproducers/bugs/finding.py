@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reproducers.judgement import Judgement
-from reproducers.states import Control, Probe
+from reproducers.states import EMULATED, Control, Probe
 from reproducers.values import Verdict
 
 __all__ = ["Finding", "judged", "normalised"]
@@ -37,7 +37,15 @@ def normalised(error: str) -> str:
     return re.sub(r"\d+", "N", line)[:160]
 
 
-def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe | None) -> Judgement:
+def judged(
+    bug: str,
+    control: Control,
+    findings: Sequence[Finding],
+    after: Probe | None,
+    device: str = "",
+    *,
+    probed: bool = True,
+) -> Judgement:
     """Make one verdict of the findings of all runs and of the healthy path after them.
 
     Args:
@@ -45,6 +53,8 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
         control: the healthy path before the trigger; a failed one makes every verdict INCONCLUSIVE.
         findings: one for each run.
         after: the probe after the last run.
+        device: what the engine ran on, where the bug is one of device memory; an emulated driver is named.
+        probed: whether there is an engine to probe; an allocator in a process of its own is none.
     """
     if not control.passed:
         sentence = f"The control failed, so nothing was judged: {control.reason}."
@@ -59,7 +69,7 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
     hits, signature = len(agreeing), speaking.signature
     if verdict is Verdict.NOT_OBSERVED and after is not None and after.dead:
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:engine-dead-after"
-    if verdict is Verdict.FIXED and (after is None or not after.well):
+    if verdict is Verdict.FIXED and probed and (after is None or not after.well):
         verdict, signature = Verdict.OTHER_FAILURE, f"{signature}:not-well-after"
     if after is not None:
         well = "the engine is well: /health 200, and a completion equal to the control"
@@ -67,6 +77,8 @@ def judged(bug: str, control: Control, findings: Sequence[Finding], after: Probe
     if len({f.verdict for f in findings}) > 1:
         counts = {v: sum(f.verdict is v for f in findings) for v in _ORDER}
         sentences.append("Over all runs: " + ", ".join(f"{n} × {v}" for v, n in counts.items() if n) + ".")
+    if device == EMULATED:
+        sentences[0] = f"On the emulated driver: {sentences[0]}"
     symptom_runs = hits if verdict is Verdict.REPRODUCED else 0
     return Judgement(
         bug, verdict, tuple(sentences), str(control), symptom_runs, len(findings), signature, speaking.window

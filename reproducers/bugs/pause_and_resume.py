@@ -37,7 +37,7 @@ class Cycle:
     flags: tuple[bool, bool, bool]
     """`/is_paused` after the pause, after the invalid one, and after the resume."""
     still: tuple[int, int]
-    """Tokens of the stream at half and at the end of the patience, while paused."""
+    """Tokens of the stream at half and at the end of the patience, while paused; all of them where it was over."""
     new: Hold
     """A request that came while paused, at the end of the patience."""
     resumed: Call
@@ -49,6 +49,11 @@ class Cycle:
     """Cached tokens of a long prompt before the pause and after the resume; None where the server does not tell."""
     cached_answer: Completion | None
     """The answer to the long prompt after the resume."""
+
+    @property
+    def armed(self) -> bool:
+        """Whether the stream was in flight when the pause took effect; with wait it is over when that is answered."""
+        return self.in_flight and (self.mode == "wait" or self.still[0] < self.total)
 
 
 def judge(
@@ -84,8 +89,8 @@ def _finding(
             return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
     if (cycle.paused.path, cycle.resumed.path) != ("/pause", "/resume"):
         return Finding(Verdict.NOT_OBSERVED, ("The engine was not paused and resumed.",), "not-paused", window)
-    if not cycle.in_flight:
-        sentence = "The stream was not in flight when the pause was asked for."
+    if not cycle.armed:
+        sentence = "The stream was not in flight when the pause took effect."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "not-in-flight", window)
     if broken := list(_broken(control, whole, long, contract, cycle)):
         sentences = tuple(f"Mode {cycle.mode}: {text}." for _, text in broken)
@@ -111,7 +116,7 @@ def _broken(
         yield "in-flight", f"the stream in flight was {ended}, not {promised}"
     elif ended is Outcome.COMPLETED and (difference := _stream_difference(whole, cycle)):
         yield "in-flight-differs", f"the stream in flight differs from the control: {difference}"
-    if cycle.mode == "keep" and (cycle.still[0] != cycle.still[1] or cycle.still[1] >= cycle.total):
+    if cycle.mode == "keep" and cycle.still[0] != cycle.still[1]:
         yield "not-frozen", "the stream went on while paused, and with keep it must stand still"
     if cycle.mode == "wait" and cycle.still[0] < cycle.total:
         yield "not-waited", "the pause was answered before the stream was complete"
@@ -122,7 +127,7 @@ def _broken(
         later = cycle.new_later.life
         if later.outcome is not Outcome.COMPLETED or later.completion is None or control.completion is None:
             yield "new-request-later", f"the new request was {later.outcome} after the resume"
-        elif difference := control.completion.difference(later.completion):
+        elif difference := control.completion.difference(later.completion, batched=True):
             yield "new-request-differs", f"the new request differs from the control: {difference}"
     yield from _cache(long, contract, cycle)
 
@@ -132,7 +137,7 @@ def _stream_difference(whole: Completion | None, cycle: Cycle) -> str:
     if whole is None or cycle.stream.completion is None:
         return ""
     same_length = replace(whole, tokens=whole.tokens[: cycle.total], logprobs=whole.logprobs[: cycle.total])
-    return same_length.difference(cycle.stream.completion)
+    return same_length.difference(cycle.stream.completion, batched=True)  # with the new request, after the resume
 
 
 def _cache(long: Sequence[Completion], contract: Contract, cycle: Cycle) -> Iterator[tuple[str, str]]:

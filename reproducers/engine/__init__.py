@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from IPython.core.getipython import get_ipython
@@ -13,10 +13,10 @@ from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, start
 from reproducers.engine.server import Engine
-from reproducers.errors import EngineUnavailable, NotApplicable, UsageError
+from reproducers.errors import EndpointError, EngineUnavailable, NotApplicable, UsageError
 from reproducers.memory import device_names
 from reproducers.progress import progress_line
-from reproducers.states import EngineFacts
+from reproducers.states import EMULATED, EngineFacts
 
 __all__ = [
     "Engine",
@@ -34,37 +34,53 @@ _URL = re.compile(r"https?://[^/\s]+/?")
 Progress = Callable[[str], None]
 
 
-def choose(choice: str, release: str = "", progress: Progress = lambda _: None) -> str | Installation:
+def choose(
+    choice: str, release: str = "", progress: Progress = lambda _: None, *, memory: bool = False
+) -> str | Installation:
     """Return the URL or the installation that `choice` names.
 
     Args:
-        choice: `auto` (REPRO_ENGINE, else a GPU with a vLLM for it, else the CPU), `cpu`, `cuda` or a URL.
+        choice: `auto` (REPRO_ENGINE, else a GPU with a vLLM for it, else the CPU), `cpu`, `cuda`, `emulated` (the CPU
+            build over the emulated driver) or a URL.
         release: a release of vLLM, for which an environment is made where there is none; empty for the one at hand.
         progress: is told when an environment is made.
+        memory: whether device memory is needed; then `auto` takes the emulated driver where there is no GPU.
 
     Raises:
         UsageError: it names none of these, or there is no such release.
         EngineUnavailable: what it names is not on this machine.
+        NotApplicable: device memory is needed, and the CPU engine has none.
     """
     if choice == "auto":
         choice = os.environ.get("REPRO_ENGINE") or "auto"
     if _URL.fullmatch(choice):
         return choice.rstrip("/")
-    if choice not in {"auto", "cpu", "cuda"}:
-        raise UsageError(f"unknown engine {choice!r}: auto, cpu, cuda or the URL of a server (http://127.0.0.1:8000)")
+    if choice not in {"auto", "cpu", "cuda", "emulated"}:
+        raise UsageError(
+            f"unknown engine {choice!r}: auto, cpu, cuda, emulated or the URL of a server (http://127.0.0.1:8000)"
+        )
     found = {i.device: i for i in installed()}
     if choice == "auto":
-        choice = "cuda" if device_names() and ("cuda" in found or os.environ.get("REPRO_SITES")) else "cpu"
+        gpu = device_names() and ("cuda" in found or os.environ.get("REPRO_SITES"))
+        choice = "cuda" if gpu else "emulated" if memory else "cpu"
+    if choice == "cpu" and memory:
+        raise NotApplicable("this bug is wrong in device memory, and a CPU engine has none: use engine 'emulated'")
+    if choice == "emulated":
+        return replace(_on_this_machine("cpu", release, found, progress), device="emulated")
     if choice == "cuda" and not device_names():
         raise EngineUnavailable("engine 'cuda' needs an NVIDIA GPU and its driver, and there is none: use engine 'cpu'")
+    return _on_this_machine(choice, release, found, progress)
+
+
+def _on_this_machine(device: str, release: str, found: Mapping[str, Installation], progress: Progress) -> Installation:
     if release:
-        return release_installation(release, choice, progress)
-    if choice not in found:
+        return release_installation(release, device, progress)
+    if device not in found:
         raise EngineUnavailable(
-            f"engine {choice!r} needs vLLM, and the interpreter has none: pip install 'vllm-rl-repro[{choice}]', "
+            f"engine {device!r} needs vLLM, and the interpreter has none: pip install 'vllm-rl-repro[{device}]', "
             "or name another interpreter in REPRO_PYTHON"
         )
-    return found[choice]
+    return found[device]
 
 
 def open_engine(
@@ -74,6 +90,7 @@ def open_engine(
     fix: str = "",
     runner: int = 0,
     settings: EngineSettings | None = None,
+    memory: bool = False,
     progress: Progress | None = None,
 ) -> Engine:
     """Start the engine that `choice` names, or attach to it.
@@ -84,6 +101,8 @@ def open_engine(
         fix: a fix to load into the engine (`45326:proposed`); empty, or with `none`, for the release as it is.
         runner: the model runner, 1 or 2; 0 for 2 where it is the release's default (from 0.29 on, on a GPU).
         settings: what else it is started with.
+        memory: whether the bug is one of device memory: a CPU engine will not do, and a server that is attached to
+            must have been started with the kit's worker extension.
         progress: is told how far the start is.
 
     Raises:
@@ -91,11 +110,11 @@ def open_engine(
         NotApplicable: the device lacks what was asked for.
     """
     say = progress or progress_line("vLLM")
-    chosen = choose(choice, release, say)
+    chosen = choose(choice, release, say, memory=memory)
     fix = "" if fix.endswith(":none") else fix
     if isinstance(chosen, str):
-        return _attached(chosen, release, fix, runner)
-    if runner == 2 and chosen.device == "cpu":
+        return _attached(chosen, release, fix, runner, memory=memory)
+    if runner == 2 and chosen.device != "cuda":
         raise NotApplicable("model runner V2 needs a GPU: on a CPU it does not start (it requires Triton)")
     if runner == 0:
         runner = 2 if chosen.device == "cuda" and Version(chosen.release) >= Version("0.29") else 1
@@ -103,7 +122,8 @@ def open_engine(
     environment = dict(base.environment) | {"VLLM_USE_V2_MODEL_RUNNER": str(runner - 1)}
     started = start(chosen, replace(base, fix=fix, environment=environment), say)
     say(f"{chosen.release} for {chosen.device} is serving")
-    device = "cpu" if chosen.device == "cpu" else ", ".join(sorted(set(device_names())))
+    names = {"cpu": "cpu", "emulated": EMULATED}
+    device = names.get(chosen.device) or ", ".join(sorted(set(device_names())))
     facts = EngineFacts(chosen.release, device, started.model, True, started.settings)
     return _remembered(Engine(facts, started.url, started.process))
 
@@ -120,14 +140,32 @@ def _remembered(engine: Engine) -> Engine:
     return engine
 
 
-def _attached(url: str, release: str, fix: str, runner: int) -> Engine:
+def _attached(url: str, release: str, fix: str, runner: int, *, memory: bool) -> Engine:
     if fix or runner:
         what = f"the fix {fix}" if fix else f"model runner V{runner}"
         raise UsageError(f"{what} can be asked for only of an engine that the kit starts, and {url} runs already")
     facts = attached_facts(url)
     if release and facts.release != release:
         raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
-    return _remembered(Engine(facts, url))
+    engine = _remembered(Engine(facts, url))
+    return _with_memory(engine) if memory else engine
+
+
+def _with_memory(engine: Engine) -> Engine:
+    """See that an attached engine has device memory that can be looked at, and say which."""
+    try:
+        device = engine.workers.device()
+    except EndpointError as error:
+        engine.close()
+        raise EngineUnavailable(
+            f"the server at {engine.url} lacks the kit's worker extension: start it with `repro inside` on PYTHONPATH "
+            "and --worker-extension-cls=vllm_rl_repro_extension.Inside"
+        ) from error
+    if device == "no device memory":
+        engine.close()
+        raise NotApplicable("this bug is wrong in device memory, and the server runs without sleep mode or on a CPU")
+    engine.facts = replace(engine.facts, device=EMULATED) if device == EMULATED else engine.facts
+    return engine
 
 
 def release_at_hand() -> tuple[str, str]:

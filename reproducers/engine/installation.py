@@ -26,7 +26,7 @@ class Installation:
     python: str
     release: str
     device: str
-    """`cpu` or `cuda`: what the wheel was built for."""
+    """`cpu` or `cuda`: what the wheel was built for; `emulated` for the CPU build over the emulated driver."""
     site: str = ""
     """A folder of packages that stands before all others, as on a host that reaches no package index."""
 

@@ -29,14 +29,18 @@ _INHERITED = re.compile(
 _DEVICE_FLAGS: Mapping[str, list[str]] = {
     "cpu": [],
     "cuda": ["--enable-sleep-mode", "--kv-cache-memory-bytes=2147483648", "--gpu-memory-utilization=0.2"],
+    "emulated": ["--num-gpu-blocks-override=1024"],
 }
 _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
     "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1"},
     "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
+    "emulated": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_DRIVER": "scrubs"},
 }
 _FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=4096", "--enable-server-load-tracking"]
 _FLAGS += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
+_FLAGS += ["--worker-extension-cls=vllm_rl_repro_extension.Inside"]
 _PLUGIN = Path(__file__).parent.parent / "inside" / "plugin"
+"""The worker extension, the emulated driver and the fixes; the last two do nothing unless the environment asks."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +66,20 @@ class Started:
 
 def command_of(installation: Installation, settings: EngineSettings, model: Path, port: int) -> list[str]:
     """The engine's command line; on a CPU `vllm serve` finds no package metadata, the module does."""
-    flags = [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.flags]
+    flags = _flags(installation, settings)
     where = ["--host=127.0.0.1", f"--port={port}", f"--model={model}", f"--served-model-name={settings.model.name}"]
     return [installation.python, "-m", "vllm.entrypoints.openai.api_server", *where, *flags]
+
+
+def _flags(installation: Installation, settings: EngineSettings) -> list[str]:
+    return [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.model.flags, *settings.flags]
 
 
 def environment_of(installation: Installation, settings: EngineSettings) -> dict[str, str]:
     """The engine's whole environment: what the machine needs from this process's, and what the kit sets."""
     inherited = {k: v for k, v in os.environ.items() if _INHERITED.fullmatch(k)}
-    if installation.site:
-        inherited["PYTHONPATH"] = installation.site
-    if settings.fix:
-        inherited["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_PLUGIN), inherited.get("PYTHONPATH")]))
+    paths = [str(_PLUGIN), installation.site or inherited.get("PYTHONPATH")]
+    inherited["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return inherited | _set_by_kit(installation, settings)
 
 
@@ -119,10 +125,11 @@ def start(installation: Installation, settings: EngineSettings, progress: Callab
     finally:
         keeper.close()
     process.note_members()
-    flags = [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.flags]
+    flags = _flags(installation, settings)
     shown = {flag.split("=")[0]: flag.partition("=")[2] for flag in flags} | _set_by_kit(installation, settings)
-    if path := environment.get("PYTHONPATH"):  # what stands there may change the engine
-        shown["PYTHONPATH"] = os.pathsep.join(Path(part).name for part in path.split(os.pathsep))
+    others = [part for part in environment["PYTHONPATH"].split(os.pathsep) if part != str(_PLUGIN)]
+    if others:  # what stands there may change the engine
+        shown["PYTHONPATH"] = os.pathsep.join(Path(part).name for part in others)
     return Started(process, url, settings.model.name, shown)
 
 

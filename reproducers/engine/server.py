@@ -15,6 +15,7 @@ from reproducers.journal import Journal
 from reproducers.request import RequestInFlight
 from reproducers.states import Control, EngineFacts, Probe, Residue
 from reproducers.values import Call, Completion
+from reproducers.workers import Workers
 
 __all__ = ["Engine"]
 
@@ -35,6 +36,7 @@ class Engine(LifecycleClient):
         super().__init__(url, Journal())
         self.facts = facts
         self.process = process
+        self.workers = Workers(self)
         self._requests: list[RequestInFlight] = []
         self._level = 1
         self._residue: Residue | None = None

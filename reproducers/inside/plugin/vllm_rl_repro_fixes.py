@@ -139,10 +139,34 @@ def metric_awake_after_any_wake():
     _wrap(wake_up, "vllm.v1.engine.async_llm", "AsyncLLM", "wake_up")
 
 
+def sleep_without_waiting():
+    """#45552 and #45363 undone: the worker unmaps its memory while the device still works, as it did up to 0.24.0."""
+    import torch
+
+    def sleep(original, worker, *args, **kwargs):
+        waiting = torch.accelerator.synchronize
+
+        def not_the_first_time(*_):
+            torch.accelerator.synchronize = waiting
+
+        torch.accelerator.synchronize = not_the_first_time
+        try:
+            return original(worker, *args, **kwargs)
+        finally:
+            torch.accelerator.synchronize = waiting
+
+    _wrap(sleep, "vllm.v1.worker.gpu_worker", "Worker", "sleep")
+    owner, _ = _the("vllm.v1.worker.gpu_worker", "Worker", "sleep")
+    if hasattr(owner, "synchronize_device"):  # from 0.29 on a finished pause waits for the device as well
+        owner.synchronize_device = lambda _worker: None
+
+
 FIXES = {
     "45326:proposed": abort_while_asleep,
     "45518:proposed": say_whether_it_happened,
     "44483:undo": resume_after_any_wake,
+    "45363:undo": sleep_without_waiting,
+    "45552:undo": sleep_without_waiting,
     "52144:undo": keep_does_not_freeze,
     "partial-wake-metric:undo": metric_awake_after_any_wake,
 }

