@@ -1,6 +1,7 @@
 """The values that cross the layers: frozen, without I/O. Times are seconds on the journal's clock."""
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -50,7 +51,7 @@ class Outcome(StrEnum):
     ABORTED = "ABORTED"
     """Ended by the engine with finish reason abort, or, before the first token of a stream, with `[DONE]` alone."""
     REJECTED = "REJECTED"
-    """Refused with a 4xx or 503."""
+    """Refused with a 4xx or 503, as the status or, of a stream that was begun already, as an error inside it."""
     FAILED = "FAILED"
     """Answered with another 5xx, or with an error inside the stream."""
     LOST = "LOST"
@@ -177,9 +178,16 @@ class RequestLife:
             return Outcome.ENGINE_DEAD
         if self.ended is None:
             return None if held is None else Outcome.HELD if held else Outcome.LOST
-        if self.status is not None and self.status >= 400:
-            return Outcome.REJECTED if self.status < 500 or self.status == 503 else Outcome.FAILED
+        status = _status_in_stream(self.error) or self.status
+        if status is not None and status >= 400:
+            return Outcome.REJECTED if status < 500 or status == 503 else Outcome.FAILED
         return Outcome.FAILED if self.error.startswith("in the stream") else Outcome.LOST
+
+
+def _status_in_stream(error: str) -> int | None:
+    """The status that an error inside a stream names: 0.33.0 refuses a stream with 200 and `"code": 503` in it."""
+    found = re.search(r'"code": (\d{3})\b', error) if error.startswith("in the stream") else None
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ DIED = replace(WAITED, slept=replace(SLEPT, status=500, body=FAULT), answer=REFU
 
 
 def judged(*cycles: Cycle, after: Probe | None = WELL, offloaded: float | None = None) -> Judgement:
-    return judge(CONTROL, cycles, after, "NVIDIA H200", offloaded)
+    return judge(CONTROL, ANSWER, cycles, after, "NVIDIA H200", offloaded)
 
 
 def test_a_sleep_that_waits_for_the_read_is_fixed() -> None:
@@ -49,9 +49,11 @@ def test_what_was_not_in_flight_proves_nothing() -> None:
 
 def test_the_control_is_an_engine_without_offload() -> None:
     without = replace(WAITED, armed=None, working=None)
-    assert "1 cycles without offload are well" in with_engine_without_offload(CONTROL, [without], WELL).reason
-    assert not with_engine_without_offload(CONTROL, [DIED], WELL).passed
-    assert not with_engine_without_offload(CONTROL, [without], LOST).passed
+    assert "1 cycles without offload are well" in with_engine_without_offload(CONTROL, ANSWER, [without], WELL).reason
+    assert not with_engine_without_offload(CONTROL, ANSWER, [DIED], WELL).passed
+    assert not with_engine_without_offload(CONTROL, ANSWER, [without], LOST).passed
     failed = replace(CONTROL, passed=False)
-    assert with_engine_without_offload(failed, [], None) is failed
-    assert judge(failed, [WAITED], WELL, "", None).verdict is Verdict.INCONCLUSIVE
+    unanswered = with_engine_without_offload(CONTROL, REFUSED, [without], WELL)
+    assert "nothing to compare with" in unanswered.reason
+    assert with_engine_without_offload(failed, ANSWER, [], None) is failed
+    assert judge(failed, ANSWER, [WAITED], WELL, "", None).verdict is Verdict.INCONCLUSIVE

@@ -89,3 +89,12 @@ def test_a_probe_is_well_only_if_everything_is() -> None:
     assert not Probe(False, 200, "equal to the control").well
     assert not Probe(True, None, "equal to the control").well
     assert not Probe(True, 200, "not answered: POST /v1/completions → 500").well
+
+
+def test_a_stream_that_is_refused_inside_is_rejected() -> None:
+    # As vllm 0.33.0 answered on an H200 while paused by abort.
+    said = 'in the stream: {"message": "Generation is paused.", "type": "ServiceUnavailableError", "code": 503}'
+    refused = RequestLife("request 3", 6.44, status=200, ended=6.48, error=said)
+    assert refused.with_evidence(held=None, engine_alive=True) is Outcome.REJECTED
+    failed = replace(refused, error=said.replace("503", "500"))
+    assert failed.with_evidence(held=None, engine_alive=True) is Outcome.FAILED

@@ -38,7 +38,12 @@ class Attempt:
     woken: tuple[Call, ...]
     """The calls that wake the engine up."""
     streams: tuple[RequestLife, ...] = ()
-    """Streams that decoded when `/sleep` was called."""
+    """Streams that had their first token when `/sleep` was called."""
+
+    @property
+    def decoding(self) -> int:
+        """How many of the streams were not over when `/sleep` was called."""
+        return sum(life.ended is None or life.ended > self.slept.start for life in self.streams)
 
     @property
     def waited_s(self) -> float:
@@ -80,7 +85,7 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
             said = call.error or f"{call.status} {call.body}"
             return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
     if attempt.armed is None:
-        streams = f" with {len(attempt.streams)} streams in flight" if attempt.streams else ""
+        streams = f" with {attempt.decoding} streams in flight" if attempt.streams else ""
         sentence = f"Nothing was armed: /sleep?level={attempt.level}{streams} was well, which may be chance."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "unarmed", window)
     sentence = (
@@ -99,7 +104,7 @@ def _dead(attempt: Attempt, after: Probe, window: tuple[float, float]) -> Findin
     lies = [f"/sleep?level={attempt.level}"] if attempt.slept.ok else []
     lies += ["/health"] if attempt.health == 200 else []
     lies += [call.target for call in attempt.woken if call.ok]
-    how = f"work of {attempt.armed.seconds:g} s" if attempt.armed else f"{len(attempt.streams)} streams"
+    how = f"work of {attempt.armed.seconds:g} s" if attempt.armed else f"{attempt.decoding} streams"
     said = attempt.slept.error or f"{attempt.slept.status} {attempt.slept.body}"
     dead = f"/sleep with {how} in flight answered {said[:400]}."
     if not lies:

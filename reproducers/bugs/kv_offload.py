@@ -37,12 +37,14 @@ class Cycle:
     """The long prompt after the wake-up."""
 
 
-def with_engine_without_offload(control: Control, cycles: Sequence[Cycle], after: Probe | None) -> Control:
+def with_engine_without_offload(
+    control: Control, expected: Completion | Call, cycles: Sequence[Cycle], after: Probe | None
+) -> Control:
     """Take the same cycles on an engine without offload into the control: they must be well there."""
     if not control.passed:
         return control
     for cycle in cycles:
-        if wrong := _wrong(control, cycle):
+        if wrong := _wrong(expected, cycle):
             return replace(control, passed=False, reason=f"an engine without offload is not well either: {wrong}")
     if after is None or not after.well:
         return replace(control, passed=False, reason=f"an engine without offload is not well afterwards: {after}")
@@ -50,22 +52,28 @@ def with_engine_without_offload(control: Control, cycles: Sequence[Cycle], after
 
 
 def judge(
-    control: Control, cycles: Sequence[Cycle], after: Probe | None, device: str, offloaded: float | None
+    control: Control,
+    expected: Completion | Call,
+    cycles: Sequence[Cycle],
+    after: Probe | None,
+    device: str,
+    offloaded: float | None,
 ) -> Judgement:
     """Judge #45363 by what was observed.
 
     Args:
         control: the healthy path, and the cycles on an engine without offload.
+        expected: the answer to the long prompt before any sleep.
         cycles: what was seen on the engine with offload.
         after: the probe at the end.
         device: what the engine ran on.
         offloaded: bytes that the engine says it has moved to the host; None where it does not say.
     """
-    findings = [_finding(control, c, after if c is cycles[-1] else None, offloaded) for c in cycles]
+    findings = [_finding(expected, c, after if c is cycles[-1] else None, offloaded) for c in cycles]
     return judged(BUG, control, findings, after, device)
 
 
-def _finding(control: Control, cycle: Cycle, after: Probe | None, offloaded: float | None) -> Finding:
+def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, offloaded: float | None) -> Finding:
     window = (cycle.slept.start, cycle.woken.end)
     moved = "" if offloaded is None else f" The engine says that it has moved {offloaded / 2**20:.1f} MiB to the host."
     if cycle.armed and not cycle.armed.working:
@@ -77,7 +85,7 @@ def _finding(control: Control, cycle: Cycle, after: Probe | None, offloaded: flo
     if cycle.armed and cycle.slept.ok and cycle.working:
         sentence = f"/sleep answered 200 while a read of KV pages of {cycle.armed.seconds:g} s was still in flight."
         return Finding(Verdict.REPRODUCED, (sentence,), "answered-while-transferring", window)
-    wrong = _wrong(control, cycle)
+    wrong = _wrong(expected, cycle)
     dead = after is not None and (after.dead or after.completion.startswith("not answered"))
     if wrong or dead:
         what = "The engine is dead" if dead else "The engine lives, but is not well"
@@ -93,12 +101,12 @@ def _finding(control: Control, cycle: Cycle, after: Probe | None, offloaded: flo
     return Finding(Verdict.FIXED, (sentence,), "waited", window)
 
 
-def _wrong(control: Control, cycle: Cycle) -> str:
+def _wrong(expected: Completion | Call, cycle: Cycle) -> str:
     for call in (cycle.slept, cycle.woken):
         if not call.ok:
             return f"{call.target} answered {call.error or f'{call.status} {call.body[:300]}'}"
     if isinstance(cycle.answer, Call):
         return f"a long prompt was not answered: {cycle.answer}"
-    if control.completion is None:
-        return "nothing to compare"
-    return control.completion.difference(cycle.answer, batched=True)
+    if isinstance(expected, Call):
+        return f"there is nothing to compare with: {expected}"
+    return expected.difference(cycle.answer, batched=True)  # computed, or from the prefix cache

@@ -11,11 +11,13 @@ import functools
 import gc
 import importlib
 import os
+import sys
 from contextlib import contextmanager
 
-from vllm_rl_repro_driver_model import GRANULARITY, Driver
+from vllm_rl_repro_driver_model import GRANULARITY, Driver, DriverError
 
 _slots = {}
+_pending = []
 
 
 @functools.cache
@@ -35,10 +37,18 @@ def malloc(allocator, size):
 
 
 def free(allocator, address):
-    """Free as the C extension does: ask the Python side for the handle, unmap, release, give the addresses back."""
+    """Free as the C extension does: ask the Python side for the handle, unmap, release, give the addresses back.
+
+    It has nobody to raise an error to: it prints it, and the next call from Python raises it (measured on an H200).
+    """
     handle = allocator._python_free_callback(address)
-    if handle[3] != []:
-        _unmap_and_release(*handle)
+    try:
+        if handle[3] != []:
+            driver().unmap(address)
+            driver().release(_slots[handle[3]])
+    except DriverError as error:
+        print(error, file=sys.stderr)
+        _pending.append(error)
     driver().free_reservation(address)
 
 
@@ -52,11 +62,18 @@ def bytes_at(address, size):
 def _create_and_map(_device, size, address, slot):
     _slots[slot] = driver().create(size)
     driver().map(address, _slots[slot])
+    _raise_pending()
 
 
 def _unmap_and_release(_device, _size, address, slot):
     driver().unmap(address)
     driver().release(_slots[slot])
+    _raise_pending()
+
+
+def _raise_pending():
+    if _pending:
+        raise _pending.pop()
 
 
 class _Runtime:
