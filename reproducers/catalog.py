@@ -91,6 +91,14 @@ class Bug(BaseModel):
     notebook: str
     needs: tuple[str, ...] = ()
     """What a machine must have, in words: `one NVIDIA GPU`."""
+    model: Literal["dense", "falcon-h1"] = "dense"
+    """The tiny model that its notebook asks for by default."""
+    memory: bool = False
+    """Whether it is a bug of device memory, for which a CPU engine will not do."""
+    fixes: tuple[Literal["proposed", "undo"], ...] = ()
+    """Which fixes there are: the one proposed for it, or the shipped one taken out again."""
+    own_engines: tuple[Literal["cpu", "cuda", "emulated"], ...] = ()
+    """Devices on which its notebook must start engines of its own, and cannot share one."""
     expect: tuple[Expectation, ...] = ()
     contract: tuple[Contract, ...] = ()
 

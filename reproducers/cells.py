@@ -45,7 +45,8 @@ def required_verdict(bug: str, requirement: str, facts: EngineFacts) -> Verdict 
         return None
     if requirement != "expected":
         return Verdict(requirement.upper())
-    fix = facts.settings.get("REPRO_FIX", ":none").partition(":")[2]
+    fixes = dict(name.split(":") for name in facts.settings.get("REPRO_FIX", "").split(",") if name)
+    fix = fixes.get(bug, "none")
     expectation = find_bug(bug).expected(facts.release, facts.device, fix)
     if expectation is None:
         raise UsageError(f"the catalog expects nothing of {bug} on vLLM {facts.release}, {facts.device}: add an entry")

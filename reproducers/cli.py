@@ -19,6 +19,7 @@ from reproducers.engine import release_at_hand
 from reproducers.errors import HarnessError, RecordError, ReproError, UsageError
 from reproducers.parameters import parsed
 from reproducers.run_progress import RunProgress
+from reproducers.sweep.command import bisect_releases, run_sweep
 
 __all__ = ["app", "main"]
 
@@ -133,6 +134,10 @@ def doctor() -> None:
         table.add_row(finding.what, finding.here, finding.so)
     out.print(table)
     raise typer.Exit(0 if can_run else 1)
+
+
+app.command("sweep")(run_sweep)
+app.command("bisect")(bisect_releases)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -111,7 +111,7 @@ class Timeline:
         """Write the lifecycle calls above their lane, as far apart as they can be read."""
         last = -1.0
         for call in self.calls:
-            if call.method == "POST" and not call.path.startswith("/v1/") and call.start - last > self.end * 0.03:
+            if _is_lifecycle(call) and call.start - last > self.end * 0.03:
                 text = f"{call.target} {call.status or 'no answer'}"
                 axes.annotate(text, (call.start, -0.35), rotation=20, fontsize=7, color=BLUE if call.ok else RED)
                 last = call.start
@@ -148,6 +148,12 @@ def timeline(journal: Journal, window: tuple[float, float] | None = None) -> Tim
         window: the stretch that decided the verdict, which is shaded.
     """
     return Timeline(journal.calls, journal.lives, journal.samples, journal.marks, window)
+
+
+def _is_lifecycle(call: Call) -> bool:
+    """Whether a call is a step of the lifecycle: no completion, and no question to the worker extension."""
+    asked = str((call.payload or {}).get("method", "")).startswith("repro_")
+    return call.method == "POST" and not call.path.startswith("/v1/") and not asked
 
 
 def _cell(text: str) -> str:

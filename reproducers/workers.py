@@ -89,6 +89,10 @@ class Workers:
         except EndpointError:
             return None
 
+    def note(self) -> None:
+        """Note for the time line what is mapped now; nothing where no answer comes."""
+        self.mapped("kv_cache")
+
     def pages(self, tag: Tag, mark: int = 0) -> Pages:
         """What the mapped pages of a tag hold, with the bytes that equal `mark`."""
         found = self._asked("repro_pages", tag, str(mark))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from test_request_during_sleep import CONTROL, DEAD, WELL
 
 from reproducers.bugs.device_still_works import Attempt, judge
@@ -43,15 +42,8 @@ def test_a_dead_engine_behind_a_200_is_the_bug_and_every_lie_is_named() -> None:
     assert "/sleep?level=1, /health" in judged(WAITED, after=LOST).evidence[0]
 
 
-@pytest.mark.parametrize(
-    "early",
-    [
-        replace(WAITED, working=True),
-        replace(WAITED, slept=replace(SLEPT, end=4.4), working=None),
-    ],
-)
-def test_a_200_while_the_work_is_in_flight_is_the_bug_before_anything_has_died(early: Attempt) -> None:
-    verdict = judged(early)
+def test_a_200_while_the_work_is_in_flight_is_the_bug_before_anything_has_died() -> None:
+    verdict = judged(replace(WAITED, working=True))
     assert verdict.verdict is Verdict.REPRODUCED
     assert verdict.signature == "answered-while-working"
 
@@ -74,6 +66,9 @@ def test_an_unarmed_run_can_only_show_the_bug_and_never_the_fix() -> None:
 
 def test_work_that_was_not_in_flight_proves_nothing() -> None:
     assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
+    assert judged(replace(WAITED, slept=replace(SLEPT, end=4.4))).signature == "ended-too-soon"
+    # As measured on an H200 that other engines used as well: the spin of 1.5 s took 1.08 s.
+    assert judged(replace(WAITED, slept=replace(SLEPT, end=ARMED.at + 1.08))).verdict is Verdict.FIXED
     assert judged(replace(WAITED, mapped=2**30, working=True)).signature == "no-sleep"
     assert judged(replace(WAITED, slept=replace(SLEPT, path="/resume"), working=True)).signature == "no-sleep"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from IPython.core.getipython import get_ipython
 from packaging.version import Version
 
-from reproducers.engine.attach import attached_facts
+from reproducers.engine.attach import attached_facts, lent_facts
 from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, start
@@ -141,14 +141,26 @@ def _remembered(engine: Engine) -> Engine:
 
 
 def _attached(url: str, release: str, fix: str, runner: int, *, memory: bool) -> Engine:
-    if fix or runner:
-        what = f"the fix {fix}" if fix else f"model runner V{runner}"
-        raise UsageError(f"{what} can be asked for only of an engine that the kit starts, and {url} runs already")
+    lent = lent_facts(url)
+    if unmet := _unmet(lent, fix, runner):
+        raise UsageError(f"{unmet} can be asked for only of an engine that the kit starts, and {url} runs already")
     facts = attached_facts(url)
+    if lent is not None:
+        facts = replace(facts, device=lent.device, settings=lent.settings)
     if release and facts.release != release:
         raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
     engine = _remembered(Engine(facts, url))
     return _with_memory(engine) if memory else engine
+
+
+def _unmet(lent: EngineFacts | None, fix: str, runner: int) -> str:
+    """What is asked for and not known to be so of a server that runs already; empty where nothing is."""
+    settings = lent.settings if lent else {}
+    if fix and fix not in settings.get("REPRO_FIX", "").split(","):
+        return f"the fix {fix}"
+    if runner and settings.get("VLLM_USE_V2_MODEL_RUNNER") != str(runner - 1):
+        return f"model runner V{runner}"
+    return ""
 
 
 def _with_memory(engine: Engine) -> Engine:

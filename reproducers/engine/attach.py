@@ -1,5 +1,7 @@
 """Attach to a server that is already up: check that a bug could be judged on it, and leave it as it was."""
 
+import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +11,11 @@ import httpx
 from reproducers.errors import EngineUnavailable
 from reproducers.states import EngineFacts
 
-__all__ = ["attached_facts", "restore"]
+__all__ = ["FACTS_VARIABLE", "attached_facts", "lent_facts", "restore"]
+
+FACTS_VARIABLE = "REPRO_ENGINE_FACTS"
+"""JSON: the URL and the facts of an engine that whoever runs the notebook has started for several of them, and the
+interpreter that runs its release."""
 
 CHECK_BOUND_S = 10.0
 RESTORE_BOUND_S = 120.0
@@ -35,6 +41,15 @@ def attached_facts(url: str) -> EngineFacts:
         if not isinstance(models, list) or not models:
             raise EngineUnavailable(f"the server at {url} serves no model")
         return EngineFacts(str(release), _device(client), str(models[0]["id"]), owned=False)
+
+
+def lent_facts(url: str) -> EngineFacts | None:
+    """What is known of a server whose starter lends it to this notebook; None of any other."""
+    try:
+        lent = json.loads(os.environ.get(FACTS_VARIABLE, "null"))
+        return EngineFacts(**lent["facts"]) if lent and lent["url"] == url else None
+    except (ValueError, KeyError, TypeError) as error:
+        raise EngineUnavailable(f"{FACTS_VARIABLE} cannot be read: {error}") from error
 
 
 def _status(client: httpx.Client, path: str) -> int | None:

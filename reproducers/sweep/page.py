@@ -1,0 +1,68 @@
+"""The page of a sweep: bugs by releases, readable without JavaScript."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from packaging.version import Version
+
+from reproducers.catalog import catalog
+from reproducers.sweep.results import Outcome, Row
+
+__all__ = ["write_page"]
+
+_STYLES = {Outcome.AS_EXPECTED: "ok", Outcome.NOT_APPLICABLE: "na", Outcome.HARNESS: "odd"}
+
+
+def write_page(rows: Sequence[Row], path: Path, *, seconds: float, starts: int) -> None:
+    """Write the page; its links go to the records beside it."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(str(replace(row.configuration, release="", model="dense")).removeprefix("vllm--"), []).append(
+            row
+        )
+    tables = []
+    for name, inside in groups.items():
+        releases = sorted({row.configuration.release for row in inside}, key=Version)
+        bugs = [bug for bug in catalog() if any(row.bug == bug for row in inside)]
+        at = {(row.bug, row.configuration.release): row for row in inside}
+        table = [(bug, catalog()[bug].title, [_cell(at.get((bug, release))) for release in releases]) for bug in bugs]
+        tables.append((name, releases, table))
+    counted = Counter(row.outcome.value for row in rows)
+    odd = [row for row in rows if row.outcome not in {Outcome.AS_EXPECTED, Outcome.NOT_APPLICABLE}]
+    source = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(source)
+    text = template.render(
+        headline="Everything as expected" if not odd else f"{len(odd)} of {len(rows)} not as expected",
+        counts=", ".join(f"{n} {name}" for name, n in counted.items()),
+        starts=starts,
+        seconds=seconds,
+        tables=tables,
+        odd=[
+            {
+                "bug": row.bug,
+                "configuration": str(row.configuration),
+                "said": row.said,
+                "evidence": list(dict.fromkeys(text for r in row.results for text in (*r.evidence, *r.faults))),
+            }
+            for row in odd
+        ],
+    )
+    path.write_text(text, encoding="utf-8")
+
+
+def _cell(row: Row | None) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    result = row.results[0]
+    note = result.evidence[0] if row.outcome is Outcome.NOT_APPLICABLE else row.outcome.value
+    return {
+        "style": _STYLES.get(row.outcome, "bad"),
+        "verdict": " / ".join(row.verdicts) if len(row.verdicts) > 1 else row.verdict.value,
+        "device": result.device or row.configuration.device,
+        "links": [r.record for r in row.results if r.record],
+        "note": note,
+    }

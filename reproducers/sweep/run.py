@@ -1,0 +1,195 @@
+"""Run a sweep: what is not done yet, one process a group, side by side as far as the machine allows."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import filelock
+import psutil
+
+from reproducers.engine.environments import release_exists
+from reproducers.errors import HarnessError, UsageError
+from reproducers.memory import device_names
+from reproducers.sweep.cell import Cell, Configuration
+from reproducers.sweep.group import order_of
+from reproducers.sweep.limits import reason_not_applicable
+from reproducers.sweep.matrix import Matrix
+from reproducers.sweep.state import CellResult, keep, kept, prepare
+
+__all__ = ["Event", "Executor", "LocalExecutor", "Swept", "sweep"]
+
+CORES_FOR_ONE, MEMORY_FOR_ONE = 2, 6 * 2**30
+"""What one engine on a CPU wants: two of them at once on two cores, and one answers too late to be judged."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened in a group."""
+
+    configuration: Configuration
+    what: str
+    """`began`, `ended`, `started`, `engine`."""
+    text: str
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A sweep that has ended."""
+
+    results: tuple[CellResult, ...]
+    lost: tuple[str, ...]
+    """Groups whose process ended before all their cells had a result, with how it ended."""
+
+
+class Executor(Protocol):
+    """Where groups are run."""
+
+    def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
+        """Run one group to its end; return how it was lost, or an empty string."""
+
+
+class LocalExecutor:
+    """Runs each group in a process of its own on this machine."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+
+    def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
+        """Run one group; its process ends with this one, and its engine with it."""
+        name = str(Configuration(**order["configuration"]))
+        told = folder / "orders" / f"{name}.json"
+        told.write_text(json.dumps(order), encoding="utf-8")
+        log = folder / "orders" / f"{name}.log"
+        with log.open("w", encoding="utf-8") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "reproducers.sweep.group", str(folder), str(told)],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                stdin=subprocess.DEVNULL,
+                text=True,
+            )
+        self._running.add(process)
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                for what, text in json.loads(line).items():
+                    follow(what, text)
+        process.wait()
+        self._running.discard(process)
+        last = (log.read_text(encoding="utf-8").strip().splitlines() or ["it said nothing"])[-1]
+        return f"its process ended with status {process.returncode}: {last}" if process.returncode else ""
+
+    def stop(self) -> None:
+        """End what is running."""
+        for process in list(self._running):
+            process.terminate()
+
+
+def sweep(
+    matrix: Matrix,
+    cells: Sequence[Cell],
+    folder: Path,
+    *,
+    jobs: int = 0,
+    executor: Executor | None = None,
+    follow: Callable[[Event], None] = lambda _: None,
+) -> Swept:
+    """Run the cells that have no result yet.
+
+    Args:
+        matrix: as it was read.
+        cells: all its cells.
+        folder: where the sweep is kept; one that was interrupted is taken up again.
+        jobs: how many groups run at once; 0 for as many as cores, memory and devices allow.
+        executor: where groups are run; this machine where it is not given.
+        follow: is told what happens.
+
+    Raises:
+        UsageError: a release does not exist, or the folder holds another sweep; nothing was started.
+        HarnessError: another sweep is running in the folder.
+    """
+    local = executor is None
+    limits = {cell: reason_not_applicable(cell) if local else "" for cell in cells}
+    for release, device in sorted({(c.configuration.release, c.configuration.device) for c in cells if not limits[c]}):
+        if not release_exists(release, "cuda" if device == "cuda" else "cpu"):
+            raise UsageError(f"there is no release {release} of vLLM for {device}: correct `releases`")
+    told = matrix.model_dump(mode="json") | {"cells": [cell.name for cell in cells]}
+    prepare(folder, told)
+    lock = filelock.FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise HarnessError(f"another sweep is running in {folder}: wait for it, or name another folder") from error
+    try:
+        for cell, reason in limits.items():
+            if reason:
+                keep(folder, CellResult.not_applicable(cell, reason))
+        left: dict[Configuration, list[Cell]] = {}
+        for cell in cells:
+            if kept(folder, cell) is None:
+                left.setdefault(cell.configuration, []).append(cell)
+        orders = {c: order_of(c, inside, matrix.parameters) for c, inside in left.items()}
+        lost = _all_groups(orders, folder, jobs, executor or LocalExecutor(), follow)
+    finally:
+        lock.release()
+    results = []
+    for cell in cells:
+        gone = next((text for text in lost if text.startswith(f"{cell.configuration}: ")), "it was not run")
+        results.append(kept(folder, cell) or CellResult.failed(cell, gone, 0.0, 0))
+    return Swept(tuple(results), tuple(lost))
+
+
+def room_for(configuration: Configuration) -> int:
+    """How many groups like this one the machine can run at once."""
+    if configuration.device == "cuda":
+        return max(1, 4 * len(device_names()) // max(1, configuration.devices))  # each has a fifth of a device
+    cores, memory = len(os.sched_getaffinity(0)), psutil.virtual_memory().available
+    return max(1, min(cores // CORES_FOR_ONE, int(memory // MEMORY_FOR_ONE)))
+
+
+def _all_groups(
+    orders: dict[Configuration, dict[str, Any]],
+    folder: Path,
+    jobs: int,
+    executor: Executor,
+    follow: Callable[[Event], None],
+) -> list[str]:
+    running: dict[Future[str], Configuration] = {}
+    waiting, lost = list(orders), list[str]()
+    lock = threading.Lock()
+
+    def one(configuration: Configuration) -> str:
+        def tell(what: str, text: str) -> None:
+            with lock:
+                follow(Event(configuration, what, text))
+
+        return executor.run(folder, orders[configuration], tell)
+
+    pool = ThreadPoolExecutor(max_workers=max(1, len(orders)))
+    try:
+        while waiting or running:
+            while waiting and len(running) < (jobs or room_for(waiting[0])):
+                configuration = waiting.pop(0)
+                running[pool.submit(one, configuration)] = configuration
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                lost += _lost(running.pop(future), future)
+    except BaseException:
+        if isinstance(executor, LocalExecutor):
+            executor.stop()
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    return lost
+
+
+def _lost(configuration: Configuration, future: "Future[str]") -> list[str]:
+    gone = future.result()
+    return [f"{configuration}: {gone}"] if gone else []
