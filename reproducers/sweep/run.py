@@ -129,8 +129,9 @@ def sweep(
         raise HarnessError(f"another sweep is running in {folder}: wait for it, or name another folder") from error
     try:
         for cell, reason in limits.items():
-            if reason:
+            if reason and kept(folder, cell) is None:
                 keep(folder, CellResult.not_applicable(cell, reason))
+                follow(Event(cell.configuration, "ended", cell.name))
         left: dict[Configuration, list[Cell]] = {}
         for cell in cells:
             if kept(folder, cell) is None:

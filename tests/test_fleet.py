@@ -1,0 +1,61 @@
+"""The sweep on a Ray cluster: on this machine, with the real engine, and with a node that is lost in the middle."""
+
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reproducers.sweep.fleet import RayExecutor
+from reproducers.sweep.matrix import load_matrix
+from reproducers.sweep.results import Outcome, rows_of
+from reproducers.sweep.run import sweep
+from reproducers.values import Verdict
+
+ray = pytest.importorskip("ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+MATRIX = """
+bugs = ["partial-wake-metric"]
+releases = ["0.30.0"]
+"""
+
+
+def engine_runs() -> bool:
+    """Whether a vLLM engine of some node is up."""
+    return any("EngineCore" in " ".join(p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
+
+
+def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_release(tmp_path: Path) -> None:
+    (tmp_path / "matrix.toml").write_text(MATRIX)
+    matrix, cells = load_matrix(tmp_path / "matrix.toml")
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    first = cluster.add_node(num_cpus=2)
+    ray.init(address=cluster.address, log_to_driver=False)
+    lost: list[float] = []
+
+    def lose() -> None:
+        while not engine_runs():
+            time.sleep(0.5)
+        cluster.add_node(num_cpus=2)
+        cluster.remove_node(first, allow_graceful=False)
+        lost.append(time.monotonic())
+
+    threading.Thread(target=lose, daemon=True).start()
+    try:
+        swept = sweep(matrix, cells, tmp_path / "out", executor=RayExecutor())
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert lost, "the node was not lost while the engine ran"
+    (row,) = rows_of(swept.results, matrix.against)
+    assert row.outcome is Outcome.AS_EXPECTED, row.said
+    assert row.verdict is Verdict.REPRODUCED
+    assert (tmp_path / "out" / row.results[0].record).is_file()
+    deadline = time.monotonic() + 20
+    while engine_runs() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not engine_runs(), "an engine of the lost node is left"
