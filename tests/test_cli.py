@@ -16,7 +16,7 @@ RUN = ("run", "45326")
         ((*RUN, "-p", "levle=1"), "unknown parameter 'levle'"),
         ((*RUN, "-p", "level=high"), "valid integer"),
         ((*RUN, "-p", "level=3"), "less than or equal to 2"),
-        ((*RUN, "--engine", "tpu"), "auto, cpu, cuda or the URL"),
+        ((*RUN, "--engine", "tpu"), "auto, cpu, cuda, emulated or the URL"),
         ((*RUN, "-p", "engine=http://me:word@127.0.0.1:1"), "looks like a secret"),
         ((*RUN, "--out", "README.md/records"), "records cannot be written to README.md/records"),
     ],

@@ -18,16 +18,20 @@ def verdict_table(bugs: Iterable[Bug], folder: Path, device: str) -> str:
     Args:
         bugs: the rows.
         folder: where the records are, one folder a bug.
-        device: `cpu`, or the name of a GPU as the records have it.
+        device: `cpu`, or the name of a GPU as the records have it; bugs of device memory are shown on all others.
     """
     rows = []
     for bug in bugs:
         records = [read(path) for path in sorted((folder / bug.id).glob("*.ipynb"))]
-        here = [r for r in records if (r.said["engine"] or {}).get("device") == device]
+        here = [r for r in records if _device(r) == device or (bug.memory and _device(r) != "cpu")]
         stock = [r for r in here if _fix(r) == "none"]
         fixed = [r for r in here if _fix(r) != "none"]
         rows.append(f"| [{bug.id}](notebooks/{bug.notebook}) | {_cell(stock, folder)} | {_cell(fixed, folder)} |")
     return "\n".join(["| notebook | as released | with a fix, or with one undone |", "|---|---|---|", *rows])
+
+
+def _device(record: Record) -> str:
+    return str((record.said["engine"] or {}).get("device", ""))
 
 
 def _fix(record: Record) -> str:
@@ -38,7 +42,8 @@ def _cell(records: list[Record], folder: Path) -> str:
     def shown(record: Record) -> str:
         link = f"notebooks/records/{record.path.relative_to(folder).as_posix()}"
         fix = "" if _fix(record) == "none" else f", {_fix(record)}"
-        return f"[{record.judgement.verdict}]({link}) ({record.said['engine']['release']}{fix})"
+        device = "" if _device(record) == "cpu" else f", {_device(record).removeprefix('NVIDIA ')}"
+        return f"[{record.judgement.verdict}]({link}) ({record.said['engine']['release']}{device}{fix})"
 
     return "<br>".join(shown(record) for record in records) or "not measured"
 
