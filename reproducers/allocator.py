@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reproducers.engine import Installation, choose
+from reproducers.engine import Installation, choose, lent
 from reproducers.engine.launch import EngineSettings, environment_of
 from reproducers.errors import HarnessError
 from reproducers.journal import Journal
@@ -172,7 +172,9 @@ def _unclaimed() -> int | None:
 
 
 def open_allocator(choice: str = "auto", *, release: str = "", driver: str = "scrubs") -> Allocator | None:
-    """Return the allocator of the release that `choice` names; None where it names a server, which is left whole.
+    """Return the allocator of the release that `choice` names.
+
+    None where it names a server whose installation is not known.
 
     Args:
         choice: as for an engine: `auto`, `cuda`, `emulated` or a URL.
@@ -184,7 +186,10 @@ def open_allocator(choice: str = "auto", *, release: str = "", driver: str = "sc
     """
     chosen = choose(choice, release, progress_line("vLLM"), memory=True)
     if isinstance(chosen, str):
-        return None
+        known = lent(chosen)
+        if known is None:
+            return None
+        chosen = known[1]
     device = EMULATED if chosen.device == "emulated" else ", ".join(sorted(set(device_names())))
     settings = {"REPRO_DRIVER": driver} if chosen.device == "emulated" else {}
     facts = EngineFacts(chosen.release, device, "none: the allocator alone", True, settings)

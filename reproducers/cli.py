@@ -67,7 +67,9 @@ def run(
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="A parameter of the notebook.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="auto, cpu, cuda, emulated or the URL of a running server.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda, emulated or the URL of a running server.")
+    ] = None,
     vllm: Annotated[str | None, typer.Option(help="A release of vLLM; its environment is made where needed.")] = None,
     repeat: Annotated[int | None, typer.Option(help="How often the trigger is run.")] = None,
     output: Annotated[Path | None, typer.Option("--out", help="A file or folder for the record.")] = None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from IPython.core.getipython import get_ipython
 from packaging.version import Version
 
-from reproducers.engine.attach import attached_facts, lent_facts
+from reproducers.engine.attach import attached_facts, lending, lent
 from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, start
@@ -25,6 +25,8 @@ __all__ = [
     "attached_facts",
     "choose",
     "installed",
+    "lending",
+    "lent",
     "open_engine",
     "release_at_hand",
 ]
@@ -125,7 +127,7 @@ def open_engine(
     names = {"cpu": "cpu", "emulated": EMULATED}
     device = names.get(chosen.device) or ", ".join(sorted(set(device_names())))
     facts = EngineFacts(chosen.release, device, started.model, True, started.settings)
-    return _remembered(Engine(facts, started.url, started.process))
+    return _remembered(Engine(facts, started.url, started.process, chosen))
 
 
 _opened: list[Engine] = []
@@ -141,21 +143,21 @@ def _remembered(engine: Engine) -> Engine:
 
 
 def _attached(url: str, release: str, fix: str, runner: int, *, memory: bool) -> Engine:
-    lent = lent_facts(url)
-    if unmet := _unmet(lent, fix, runner):
+    known = lent(url)
+    if unmet := _unmet(known[0] if known else None, fix, runner):
         raise UsageError(f"{unmet} can be asked for only of an engine that the kit starts, and {url} runs already")
     facts = attached_facts(url)
-    if lent is not None:
-        facts = replace(facts, device=lent.device, settings=lent.settings)
+    if known is not None:
+        facts = replace(facts, device=known[0].device, settings=known[0].settings)
     if release and facts.release != release:
         raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
     engine = _remembered(Engine(facts, url))
     return _with_memory(engine) if memory else engine
 
 
-def _unmet(lent: EngineFacts | None, fix: str, runner: int) -> str:
+def _unmet(facts: EngineFacts | None, fix: str, runner: int) -> str:
     """What is asked for and not known to be so of a server that runs already; empty where nothing is."""
-    settings = lent.settings if lent else {}
+    settings = facts.settings if facts else {}
     if fix and fix not in settings.get("REPRO_FIX", "").split(","):
         return f"the fix {fix}"
     if runner and settings.get("VLLM_USE_V2_MODEL_RUNNER") != str(runner - 1):

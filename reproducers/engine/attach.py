@@ -3,19 +3,23 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from reproducers.engine.installation import Installation
 from reproducers.errors import EngineUnavailable
 from reproducers.states import EngineFacts
 
-__all__ = ["FACTS_VARIABLE", "attached_facts", "lent_facts", "restore"]
+__all__ = ["attached_facts", "lending", "lent", "restore"]
 
 FACTS_VARIABLE = "REPRO_ENGINE_FACTS"
 """JSON: the URL and the facts of an engine that whoever runs the notebook has started for several of them, and the
-interpreter that runs its release."""
+installation that it is of."""
 
 CHECK_BOUND_S = 10.0
 RESTORE_BOUND_S = 120.0
@@ -43,13 +47,32 @@ def attached_facts(url: str) -> EngineFacts:
         return EngineFacts(str(release), _device(client), str(models[0]["id"]), owned=False)
 
 
-def lent_facts(url: str) -> EngineFacts | None:
+def lent(url: str) -> tuple[EngineFacts, Installation] | None:
     """What is known of a server whose starter lends it to this notebook; None of any other."""
     try:
-        lent = json.loads(os.environ.get(FACTS_VARIABLE, "null"))
-        return EngineFacts(**lent["facts"]) if lent and lent["url"] == url else None
+        known = json.loads(os.environ.get(FACTS_VARIABLE, "null"))
+        if not known or known["url"] != url:
+            return None
+        return EngineFacts(**known["facts"]), Installation(**known["installation"])
     except (ValueError, KeyError, TypeError) as error:
         raise EngineUnavailable(f"{FACTS_VARIABLE} cannot be read: {error}") from error
+
+
+@contextmanager
+def lending(url: str, facts: EngineFacts, installation: Installation, log: Path) -> Iterator[None]:
+    """Let the notebooks that are run meanwhile know which engine it is, and where its log is."""
+    known = {"url": url, "facts": facts.to_json() | {"owned": False}, "installation": asdict(installation)}
+    changes = {FACTS_VARIABLE: json.dumps(known), "REPRO_ENGINE_LOG": str(log)}
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _status(client: httpx.Client, path: str) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import restore
+from reproducers.engine.installation import Installation
 from reproducers.engine.process import EngineProcess
 from reproducers.engine.watch import Watcher
 from reproducers.errors import EndpointError
@@ -30,12 +31,20 @@ class Engine(LifecycleClient):
         facts: which engine it is.
         url: where it listens.
         process: its processes, where the kit started it.
+        installation: what it was started from then.
     """
 
-    def __init__(self, facts: EngineFacts, url: str, process: EngineProcess | None = None) -> None:
+    def __init__(
+        self,
+        facts: EngineFacts,
+        url: str,
+        process: EngineProcess | None = None,
+        installation: Installation | None = None,
+    ) -> None:
         super().__init__(url, Journal())
         self.facts = facts
         self.process = process
+        self.installation = installation
         self.workers = Workers(self)
         self._requests: list[RequestInFlight] = []
         self._level = 1

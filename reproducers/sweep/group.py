@@ -8,20 +8,16 @@ leaves for each cell a record and a result, each put in place whole.
 
 import ctypes
 import json
-import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from reproducers.catalog import catalog, notebooks_folder
 from reproducers.declaration import declared
-from reproducers.engine import Engine, EngineSettings, attached_facts, open_engine
-from reproducers.engine.attach import FACTS_VARIABLE
+from reproducers.engine import Engine, EngineSettings, attached_facts, lending, open_engine
 from reproducers.errors import NotApplicable, ReproError
 from reproducers.models import MODELS
 from reproducers.record.check import check
@@ -83,7 +79,9 @@ class Group:
             given |= {"engine": c.device, "release": c.release}
             return run(bug, given, out=path, budget_s=600)
         engine = self._healthy()
-        with _lent(engine):
+        assert engine.process is not None
+        assert engine.installation is not None
+        with lending(engine.url, engine.facts, engine.installation, engine.process.log):
             return run(bug, given | {"engine": engine.url}, out=path, budget_s=600)
 
     def _healthy(self) -> Engine:
@@ -113,24 +111,6 @@ class Group:
         if self._engine is not None:
             self._engine.close()
         self._engine = None
-
-
-@contextmanager
-def _lent(engine: Engine) -> Iterator[None]:
-    """Let the notebooks that are run know what engine it is."""
-    assert engine.process is not None
-    known = {"url": engine.url, "facts": engine.facts.to_json() | {"owned": False}}
-    changes = {FACTS_VARIABLE: json.dumps(known), "REPRO_ENGINE_LOG": str(engine.process.log)}
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def run_group(folder: Path, order: dict[str, Any]) -> None:
