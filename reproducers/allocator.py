@@ -5,7 +5,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ __all__ = ["Allocator", "SequenceRun", "Step", "open_allocator", "sequence_of"]
 
 SEQUENCE_BOUND_S = 300.0
 """A sequence takes 5 to 15 s, most of it the import of torch; this is what a loaded machine is given."""
+
+IDLE_DEVICE = 2**30
+"""Bytes: more than this in use before a sequence means that others use the device."""
 
 _PROBE = Path(__file__).parent / "inside" / "allocator_probe.py"
 
@@ -55,6 +58,8 @@ class SequenceRun:
     """Whether the weights were the same at the end, byte for byte; None where it did not come to that."""
     held: dict[str, TagBytes] = field(default_factory=dict)
     """What the tags had at the beginning."""
+    shared: bool = False
+    """Whether other processes used the device meanwhile, so that its free bytes say nothing about this one."""
 
     @property
     def error(self) -> str:
@@ -90,7 +95,7 @@ class Allocator:
             HarnessError: the process never came so far as to begin, or did not end within five minutes.
         """
         environment = environment_of(self._installation, EngineSettings())
-        began = self.journal.now()
+        began, shared = self.journal.now(), _shared()
         with tempfile.TemporaryFile("w+") as said:
             try:
                 done = subprocess.run(
@@ -110,6 +115,7 @@ class Allocator:
         if not lines:
             raise HarnessError(f"the allocator's process did not begin: {words[-1] if words else 'it said nothing'}")
         run = sequence_of(", ".join(steps), lines, done.returncode, words)
+        run = replace(run, shared=shared or _shared())
         self.journal.mark(f"{run.name}: {run.error or 'done'}")
         self._note(began, run)
         return run
@@ -164,6 +170,12 @@ def sequence_of(name: str, lines: Sequence[dict[str, Any]], status: int, words: 
 
 def _tags(line: dict[str, Any]) -> dict[str, TagBytes]:
     return {tag: TagBytes(known["held"], known["mapped"]) for tag, known in line.get("tags", {}).items()}
+
+
+def _shared() -> bool:
+    """Whether the device is used by others; an idle one has a few hundred MiB in use, by the driver itself."""
+    used = used_bytes()
+    return used is not None and used.device > IDLE_DEVICE
 
 
 def _unclaimed() -> int | None:
