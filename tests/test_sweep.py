@@ -13,7 +13,13 @@ import psutil
 import pytest
 from conftest import ROOT, wait_for
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        "REPRO_SWEEP" not in os.environ, reason="takes minutes: REPRO_SWEEP=1 ci/test tests/test_sweep.py"
+    ),
+]
 
 KILLS = int(os.environ.get("REPRO_KILLS", "1"))
 """How often the sweep is killed; REPRO_KILLS=10 ci/test tests/test_sweep.py for ten."""
