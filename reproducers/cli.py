@@ -18,6 +18,7 @@ from reproducers.doctor import findings as machine_findings
 from reproducers.engine import release_at_hand
 from reproducers.errors import HarnessError, RecordError, ReproError, UsageError
 from reproducers.parameters import parsed
+from reproducers.report.command import diff_records, index_records, report_records
 from reproducers.run_progress import RunProgress
 from reproducers.sweep.command import bisect_releases, run_sweep
 
@@ -55,7 +56,8 @@ def list_bugs() -> None:
     at_hand = f"vLLM {release} on {device}" if release else "no vLLM here"
     table = Table("bug", "title", "part", "needs", f"expected ({at_hand})")
     for bug in catalog().values():
-        expectation = bug.expected(release, device) if release else None
+        kind = "emulated" if bug.memory and device == "cpu" else device  # as `auto` chooses
+        expectation = bug.expected(release, kind) if release else None
         expected = f"{expectation.verdict} ({expectation.source})" if expectation else "unknown"
         table.add_row(bug.id, bug.title, bug.part, ", ".join(bug.needs) or "any vLLM", expected)
     out.print(table)
@@ -138,6 +140,9 @@ def doctor() -> None:
     raise typer.Exit(0 if can_run else 1)
 
 
+app.command("report")(report_records)
+app.command("diff")(diff_records)
+app.command("index")(index_records)
 app.command("sweep")(run_sweep)
 app.command("bisect")(bisect_releases)
 

@@ -172,8 +172,8 @@ def _with_memory(engine: Engine) -> Engine:
     except EndpointError as error:
         engine.close()
         raise EngineUnavailable(
-            f"the server at {engine.url} lacks the kit's worker extension: start it with `repro inside` on PYTHONPATH "
-            "and --worker-extension-cls=vllm_rl_repro_extension.Inside"
+            f"the server at {engine.url} lacks the kit's worker extension: start it with reproducers/inside/plugin on "
+            "PYTHONPATH and --worker-extension-cls=vllm_rl_repro_extension.Inside"
         ) from error
     if device == "no device memory":
         engine.close()

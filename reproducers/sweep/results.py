@@ -59,6 +59,8 @@ class Row:
     @property
     def said(self) -> str:
         """The outcome in one sentence."""
+        if self.outcome is Outcome.NOT_APPLICABLE:
+            return self.results[0].evidence[0].lower().removesuffix(".")
         seen = ", ".join(f"{n} × {name}" for name, n in self.verdicts.items())
         return f"{self.outcome}: {seen}; expected {self.expected or 'nothing, since the catalog does not say'}"
 

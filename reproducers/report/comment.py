@@ -1,0 +1,134 @@
+"""A comment for an issue, in GitHub Markdown: the verdict first, then what it rests on."""
+
+import html
+import re
+from collections.abc import Iterable, Sequence
+
+from reproducers.catalog import catalog
+from reproducers.errors import RecordError
+from reproducers.record.read import Record
+
+__all__ = ["COMMENT_LIMIT", "comment", "cut_middle", "duplicates", "rerun_command"]
+
+COMMENT_LIMIT = 65_536
+"""Characters that GitHub takes in one comment."""
+
+TRACEBACK_LIMIT = 30_000
+CALLS_LIMIT = 20_000
+"""Characters of the folded parts."""
+
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
+    """Return the comment over one or more records of a bug; the first one is told in full.
+
+    Args:
+        records: of one bug.
+        same: other records with the signature of the first one.
+
+    Raises:
+        RecordError: the records are of different bugs.
+    """
+    first = records[0]
+    bugs = {str(record.said["bug"]) for record in records}
+    if len(bugs) > 1:
+        raise RecordError(f"the records are of different bugs ({', '.join(sorted(bugs))}): make a report of each")
+    parts = [_headline(first), _table(records)]
+    parts += [f"Control {_quoted(first.judgement.control)}.", _sentences(first)]
+    parts += [_folded("What was called when", cut_middle(text, CALLS_LIMIT)) for text in _calls(first)]
+    parts += [_folded("Last traceback", _code(cut_middle(text, TRACEBACK_LIMIT))) for text in _traceback(first)]
+    parts += [_left(first), f"Run it again: `{rerun_command(first)}`"]
+    if same:
+        names = ", ".join(f"`{record.path.parent.name}/{record.path.name}`" for record in same)
+        parts.append(f"Other records with the same signature (`{first.judgement.signature}`): {names}.")
+    parts.append(f"<sub>vllm-rl-repro {first.said['kit']}, record sha256 `{first.said['digest']}`</sub>")
+    return cut_middle("\n\n".join(filter(None, parts)) + "\n", COMMENT_LIMIT - 1)
+
+
+def rerun_command(record: Record) -> str:
+    """The one command that runs the notebook again as it was."""
+    for cell in record.node.cells:
+        for output in cell.get("outputs", []):
+            text = str(output.get("data", {}).get("text/markdown", ""))
+            if cell.get("id") == "report" and (found := re.search(r"`(repro run [^`]*)`", text)):
+                return found[1]
+    options = "".join(f" -p {k}={v}" for k, v in record.said["parameters"].items() if k != "engine")
+    return f"repro run {record.said['bug']}{options}"
+
+
+def duplicates(record: Record, others: Iterable[Record]) -> list[Record]:
+    """Other records with the same signature: the same kind of failure, with the same normalised last error."""
+    signature = record.judgement.signature
+    return [o for o in others if o.judgement.signature == signature and o.said["digest"] != record.said["digest"]]
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """Cut a text in its middle, with a note of how much was left out."""
+    if len(text) <= limit:
+        return text
+    note = f"\n… {len(text) - limit} characters left out …\n"
+    kept = max(0, limit - len(note) - 10)
+    return text[: kept // 2] + note + text[len(text) - (kept - kept // 2) :]
+
+
+def _headline(record: Record) -> str:
+    judgement, engine = record.judgement, record.said["engine"] or {}
+    on = f" on vLLM {engine['release']}, {engine['device']}" if engine else ""
+    runs = f" ({judgement.hits} of {judgement.runs} runs)" if judgement.runs else ""
+    title = catalog()[str(record.said["bug"])].title if str(record.said["bug"]) in catalog() else ""
+    return f"**{judgement.verdict}**{on}{runs}: {_quoted(judgement.evidence[0])}\n\n{title} — `{record.said['bug']}`"
+
+
+def _sentences(record: Record) -> str:
+    return "\n".join(f"- {_quoted(sentence)}" for sentence in record.judgement.evidence[1:])
+
+
+def _table(records: Sequence[Record]) -> str:
+    rows = ["| release | device | settings | verdict | evidence |", "|---|---|---|---|---|"]
+    for record in records:
+        engine = record.said["engine"] or {"release": "", "device": ""}
+        quiet = {"engine", "require", "release"}
+        settings = ", ".join(f"{k}={v}" for k, v in record.said["parameters"].items() if k not in quiet)
+        evidence = _quoted(record.judgement.evidence[0])[:300]
+        cells = (engine["release"], engine["device"], settings, f"**{record.judgement.verdict}**", evidence)
+        rows.append("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _calls(record: Record) -> list[str]:
+    """The table of calls that the time line shows, without its own fold."""
+    for cell in record.node.cells:
+        for output in cell.get("outputs", []):
+            text = str(output.get("data", {}).get("text/markdown", ""))
+            if cell.get("id") == "timeline" and "| at, s |" in text:
+                return [text[text.index("| at, s |") :].rpartition("</details>")[0].strip()]
+    return []
+
+
+def _traceback(record: Record) -> list[str]:
+    for cell in reversed(record.node.cells):
+        for output in reversed(cell.get("outputs", [])):
+            if output.output_type == "error" and cell.get("id") != "assertion":
+                return [_ESCAPES.sub("", "\n".join(output.get("traceback", [])))]
+    return []
+
+
+def _left(record: Record) -> str:
+    residue = record.said["residue"]
+    memory = residue.get("device_bytes")
+    said = "nothing was left" if residue["clean"] else f"left behind: {', '.join(residue['processes']) or 'see record'}"
+    return f"Afterwards {said}" + ("." if memory is None else f"; device memory {memory / 2**20:.0f} MiB above before.")
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
+
+
+def _code(text: str) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _quoted(text: str) -> str:
+    return html.escape(" ".join(text.split()), quote=False)
