@@ -64,6 +64,12 @@ def test_a_driver_error_or_a_signal_is_the_bug() -> None:
     assert "SIGSEGV" in judged(KILLED).evidence[0]
 
 
+def test_a_failure_of_another_kind_is_not_the_bug() -> None:
+    full = INVALID | {"error": "OutOfMemoryError: CUDA out of memory"}
+    assert judged(sequence_of("sleep", [*LINES[:4], full], 0, [])).verdict is Verdict.OTHER_FAILURE
+    assert judged(sequence_of("sleep", LINES[:4], -9, [])).verdict is Verdict.OTHER_FAILURE
+
+
 def test_other_weights_or_other_bytes_are_another_failure() -> None:
     assert judged(replace(WELL_RUN, weights_equal=False)).verdict is Verdict.OTHER_FAILURE
     kept = replace(WELL_RUN, steps=(replace(WELL_RUN.steps[0], freed=0), *WELL_RUN.steps[1:]))

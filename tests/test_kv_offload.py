@@ -41,6 +41,7 @@ def test_a_200_while_the_read_is_in_flight_is_the_bug() -> None:
 
 def test_what_was_not_in_flight_proves_nothing() -> None:
     assert judged(replace(WAITED, mapped=2**30, working=True)).signature == "no-sleep"
+    assert judged(replace(WAITED, slept=replace(SLEPT, end=4.5))).signature == "ended-too-soon"
     assert judged(replace(WAITED, armed=None)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
     assert judged().verdict is Verdict.INCONCLUSIVE

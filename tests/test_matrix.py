@@ -49,7 +49,10 @@ def test_cells_are_taken_out_and_put_in_with_a_reason(tmp_path: Path) -> None:
         ("", "it is empty: name at least bugs and releases"),
         ("colour = 1\n" + GOOD, "colour: Extra inputs are not permitted"),
         (GOOD.replace("45326", "12345"), "unknown bug '12345': all, 45326"),
-        (GOOD.replace("0.31.0", "latest"), "'latest' is not a release"),
+        (GOOD.replace("0.31.0", "latest"), "'latest' is not a release such as 0.32.0"),
+        (GOOD.replace("0.31.0", "0.31"), "'0.31' is not a release such as 0.32.0"),
+        (GOOD + "[parameters]\npatience = 1.0\n", "no notebook of this matrix takes 'patience'"),
+        (GOOD + "[parameters]\npatience_s = 0.0\n", "parameter patience_s=0.0: Input should be greater"),
         (GOOD.replace("0.31.0", "0.32.0"), "'0.32.0' stands there twice"),
         (GOOD + "repeats = 0\n", "greater than or equal to 1"),
         (GOOD + "runner = [3]\n", "less than or equal to 2"),
@@ -70,6 +73,28 @@ def test_a_bad_matrix_is_one_line(tmp_path: Path, text: str, said: str) -> None:
         load_matrix(written(tmp_path, text))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_all_bugs_can_be_excluded_of_a_release(tmp_path: Path) -> None:
+    text = GOOD + '[[exclude]]\nbugs = ["all"]\nreleases = ["0.31.0"]\nreason = "no"\n'
+    assert {c.configuration.release for c in load_matrix(written(tmp_path, text))[1]} == {"0.32.0"}
+
+
+def test_what_cannot_be_run_is_so_elsewhere_too_but_for_its_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reproducers.sweep.limits.device_names", list)
+    text = 'bugs = ["44483", "45363"]\nreleases = ["0.32.0"]\ndevice = ["cuda"]\nfix = ["none", "proposed"]\n'
+    cells = load_matrix(written(tmp_path, text + 'mode = ["eager", "graphs"]\n'))[1]
+    here = [reason_not_applicable(cell) for cell in cells]
+    assert all(here)
+    elsewhere = {
+        (cell.bug, cell.configuration.mode, cell.configuration.fix): reason_not_applicable(cell, elsewhere=True)
+        for cell in cells
+    }
+    assert elsewhere["44483", "graphs", "none"] == ""
+    assert elsewhere["44483", "eager", "proposed"] == "there is no fix 'proposed' for 44483"
+    assert "engines of its own" in elsewhere["45363", "graphs", "none"]
 
 
 def test_a_bad_matrix_ends_the_command_with_2_and_starts_nothing(tmp_path: Path) -> None:

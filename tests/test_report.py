@@ -11,7 +11,7 @@ from reproducers.catalog import catalog
 from reproducers.errors import RecordError
 from reproducers.privacy import findings
 from reproducers.record.read import read
-from reproducers.report.comment import COMMENT_LIMIT, comment, cut_middle, duplicates, rerun_command
+from reproducers.report.comment import COMMENT_LIMIT, code_span, comment, cut_middle, duplicates, rerun_command
 from reproducers.report.difference import calls_of, difference
 from reproducers.report.index import index
 
@@ -65,6 +65,11 @@ def test_evidence_cannot_break_the_comment_and_long_text_is_cut_in_the_middle() 
     nasty = replace(record.judgement, evidence=("</details> <b>|```" + "x" * 100_000,))
     text = comment([replace(record, judgement=nasty)])
     assert "<b>" not in text
+    live = replace(record.judgement, evidence=("[x](http://a) @someone __init__ ![y](z)",))
+    shown = comment([replace(record, judgement=live)])
+    assert "[x](" not in shown
+    assert "@someone" not in shown
+    assert code_span("a `b` ``c``") == "``` a `b` ``c`` ```"
     assert len(text) < COMMENT_LIMIT
     assert cut_middle("abc" * 100, 120).count("characters left out") == 1
     assert len(cut_middle("abc" * 100, 120)) <= 120

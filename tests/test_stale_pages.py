@@ -52,6 +52,13 @@ def test_the_driver_and_the_model_are_kept_apart(cycle: Cycle, signature: str) -
     assert ("Old bytes come back: 100.0%" in verdict.evidence[0]) is signature.startswith("stale")
 
 
+def test_a_completion_that_failed_otherwise_is_another_failure() -> None:
+    lost = Call("POST", "/v1/completions", {}, 6, 7, 500, "EngineCore encountered an issue")
+    assert judged(replace(RIGHT, answer=lost)).verdict is Verdict.OTHER_FAILURE
+    late = Call("POST", "/v1/completions", {}, 6, 66, None, error="ReadTimeout: ")
+    assert judged(replace(RIGHT, answer=late, remapped=OLD)).verdict is Verdict.OTHER_FAILURE
+
+
 def test_a_logprob_that_is_not_a_number_is_named() -> None:
     assert "not a number" in judged(replace(RIGHT, answer=REFUSED)).evidence[1]
 

@@ -73,7 +73,7 @@ def test_the_files_say_what_the_rows_say(tmp_path: Path) -> None:
     found = [
         result("44483", "REPRODUCED"),
         replace(result("45326", "REPRODUCED"), evidence=("y" * 20_000,)),
-        replace(result("45518", "FIXED"), evidence=("<b>&</b>",)),
+        replace(result("45518", "FIXED"), evidence=("<b>&</b> \x1b[31mred\x1b[0m\x00\ud800",)),
         result("52144", "NOT_APPLICABLE", record=""),
         result("partial-wake-metric", "INCONCLUSIVE", failure="no port"),
     ]

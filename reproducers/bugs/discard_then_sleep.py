@@ -6,6 +6,7 @@ means that every sequence ends, that the weights are the same byte for byte, and
 hold.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,11 @@ __all__ = ["BUG", "Release", "judge", "with_healthy_sequence"]
 BUG = "46438"
 SLACK = 8 * 2**20
 """Bytes by which the device's own count of free memory may be off: other tenants, and the driver's granularity."""
+
+_DOUBLE_RELEASE = re.compile(
+    r"invalid (?:argument|value)|INVALID_VALUE|illegal memory access|SIGSEGV|SIGABRT|double free|AssertionError"
+)
+"""What a driver, an allocator or a process says when pages are released twice; anything else is another failure."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,8 @@ def judge(
 def _sequence(run: SequenceRun) -> Finding:
     if run.error:
         sentence = f"Allocator, {run.name}: {run.error}."
-        return Finding(Verdict.REPRODUCED, (sentence,), f"allocator:{normalised(run.error)}")
+        verdict = Verdict.REPRODUCED if _DOUBLE_RELEASE.search(run.error) else Verdict.OTHER_FAILURE
+        return Finding(verdict, (sentence,), f"allocator:{normalised(run.error)}".replace("`", ""))
     if wrong := next(_wrong(run), ""):
         return Finding(Verdict.OTHER_FAILURE, (f"Allocator, {run.name}: {wrong}.",), f"allocator:{normalised(wrong)}")
     held = sum(known.held for known in run.held.values())
@@ -114,8 +121,7 @@ def _release(control: Control, release: Release) -> Finding:
     for call in release.calls:
         if not call.ok:
             said = call.error or f"{call.status} {call.body[:400]}"
-            known = any(words in said for words in ("invalid argument", "invalid value", "INVALID_VALUE"))
-            verdict = Verdict.REPRODUCED if known else Verdict.OTHER_FAILURE
+            verdict = Verdict.REPRODUCED if _DOUBLE_RELEASE.search(said) else Verdict.OTHER_FAILURE
             return Finding(verdict, (f"{name}: {call.target} answered {said}.",), normalised(said), window)
     if isinstance(release.answer, Call) or release.answer is None:
         sentence = f"{name}: all calls were answered 200, and a completion was not: {release.answer}."

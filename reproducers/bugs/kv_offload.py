@@ -8,6 +8,7 @@ flight, as a copy to the host may be. On the emulated driver the armed read is t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from reproducers.bugs.device_still_works import SHARE
 from reproducers.bugs.finding import Finding, judged, normalised
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
@@ -94,6 +95,9 @@ def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, off
     if cycle.armed is None:
         sentence = f"Well with {cycle.in_flight} requests in flight, but no transfer was proven to be.{moved}"
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "unarmed", window)
+    if cycle.slept.end - cycle.armed.at < SHARE * cycle.armed.seconds:
+        sentence = "The read had ended too soon to prove that /sleep waited for it."
+        return Finding(Verdict.NOT_OBSERVED, (sentence,), "ended-too-soon", window)
     sentence = (
         f"/sleep waited for a read of KV pages of {cycle.armed.seconds:g} s that was in flight; after the wake-up a "
         f"long prompt is answered as in the control.{moved}"

@@ -5,6 +5,7 @@ wake-up. The model: the remapped pages are poisoned with bytes that are NaN, and
 the control; a model that reads its state before it has written it gives NaN.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,6 +75,9 @@ def _finding(control: Control, cycle: Cycle, driver_keeps: bool | None) -> Findi
         if stale
         else f"All {pages.bytes / 2**20:.0f} MiB of remapped pages are zero; all were marked before the sleep."
     )
+    if isinstance(cycle.answer, Call) and not _is_nan(cycle.answer):
+        sentence = f"A completion was not answered: {cycle.answer}."
+        return Finding(Verdict.OTHER_FAILURE, (driver, sentence), normalised(str(cycle.answer)), window)
     wrong = _wrong(control, cycle.answer)
     if cycle.poisoned is None and wrong:
         sentence = f"With the pages as they came back the completion is wrong: {wrong}."
@@ -105,10 +109,13 @@ def _name(stale: int) -> str:
     return "stale" if stale else "zero"
 
 
+def _is_nan(answer: Call) -> bool:
+    """Whether a completion was refused since a logprob is not a number."""
+    return "not JSON compliant" in answer.body or re.search(r"\bnan\b", answer.body, re.IGNORECASE) is not None
+
+
 def _wrong(control: Control, answer: Completion | Call) -> str:
     """How a completion differs from the control; a NaN logprob cannot be written as JSON and is answered 400."""
     if isinstance(answer, Call):
-        said = answer.body.lower()
-        nan = " (a logprob that is not a number)" if "not json compliant" in said or "nan" in said else ""
-        return f"not answered: {answer}{nan}"
+        return f"not answered: {answer} (a logprob that is not a number)"
     return control.completion.difference(answer) if control.completion else "nothing to compare"

@@ -1,5 +1,6 @@
 """The commands `repro report`, `repro diff` and `repro index`: parsing and printing only."""
 
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -7,11 +8,11 @@ import typer
 from rich.console import Console
 
 from reproducers.catalog import catalog, notebooks_folder
-from reproducers.errors import UsageError
+from reproducers.errors import RecordError, UsageError
 
 __all__ = ["diff_records", "index_records", "report_records"]
 
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, emoji=False)
 Records = Annotated[list[Path], typer.Argument(help="Records of one bug; the first one is told in full.")]
 
 
@@ -31,7 +32,10 @@ def report_records(
 
         _write(page, html_page(found[0]))
         return
-    kept = [read(path) for path in sorted((notebooks_folder() / "records").glob("*/*.ipynb"))]
+    kept = []
+    for path in sorted((notebooks_folder() / "records").glob("*/*.ipynb")):
+        with contextlib.suppress(RecordError):  # a kept record that is broken is the matter of `repro check`
+            kept.append(read(path))
     out.print(comment(found, duplicates(found[0], kept)), markup=False, end="")
 
 

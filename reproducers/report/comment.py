@@ -8,7 +8,7 @@ from reproducers.catalog import catalog
 from reproducers.errors import RecordError
 from reproducers.record.read import Record
 
-__all__ = ["COMMENT_LIMIT", "comment", "cut_middle", "duplicates", "rerun_command"]
+__all__ = ["COMMENT_LIMIT", "code_span", "comment", "cut_middle", "duplicates", "rerun_command"]
 
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in one comment."""
@@ -41,7 +41,7 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
     parts += [_left(first), f"Run it again: `{rerun_command(first)}`"]
     if same:
         names = ", ".join(f"`{record.path.parent.name}/{record.path.name}`" for record in same)
-        parts.append(f"Other records with the same signature (`{first.judgement.signature}`): {names}.")
+        parts.append(f"Other records with the same signature ({code_span(first.judgement.signature)}): {names}.")
     parts.append(f"<sub>vllm-rl-repro {first.said['kit']}, record sha256 `{first.said['digest']}`</sub>")
     return cut_middle("\n\n".join(filter(None, parts)) + "\n", COMMENT_LIMIT - 1)
 
@@ -90,9 +90,9 @@ def _table(records: Sequence[Record]) -> str:
         engine = record.said["engine"] or {"release": "", "device": ""}
         quiet = {"engine", "require", "release"}
         settings = ", ".join(f"{k}={v}" for k, v in record.said["parameters"].items() if k not in quiet)
-        evidence = _quoted(record.judgement.evidence[0])[:300]
+        evidence = _quoted(record.judgement.evidence[0][:300])
         cells = (engine["release"], engine["device"], settings, f"**{record.judgement.verdict}**", evidence)
-        rows.append("| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+        rows.append("| " + " | ".join(str(cell).replace("\n", " ") for cell in cells) + " |")
     return "\n".join(rows)
 
 
@@ -130,5 +130,15 @@ def _code(text: str) -> str:
     return f"{fence}text\n{text}\n{fence}"
 
 
+def code_span(text: str) -> str:
+    """A code span that its text cannot break."""
+    text = " ".join(text.split())
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    pad = " " if "`" in text else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
 def _quoted(text: str) -> str:
-    return html.escape(" ".join(text.split()), quote=False)
+    """A sentence as it is read: no tag, link, picture, emphasis or mention of somebody comes of it."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|~!#])", r"\\\1", escaped).replace("@", "@\u200b")

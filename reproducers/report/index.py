@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from reproducers.catalog import Bug
 from reproducers.record.read import read
+from reproducers.report.comment import code_span
 
 __all__ = ["index"]
 
@@ -32,7 +33,7 @@ def index(bugs: Sequence[Bug], folder: Path) -> str:
                 engine.get("release", ""),
                 engine.get("device", ""),
                 r.judgement.verdict,
-                f"`{r.judgement.signature[:80]}`".replace("|", "\\|").replace("\n", " "),
+                code_span(r.judgement.signature[:80]).replace("|", "\\|"),
             )
             rows.append("| " + " | ".join(map(str, cells)) + " |")
         parts += [f"## {bug.id}: {bug.title}", "\n".join(rows)]

@@ -100,7 +100,7 @@ def bisect_releases(
     if engine not in {"cpu", "cuda", "emulated"}:
         raise UsageError(f"unknown engine {engine!r}: cpu, cuda or emulated")
     releases = between(published_releases("cuda" if engine == "cuda" else "cpu"), good, bad)
-    where = folder or Path("bisect") / found.id
+    where = (folder or Path("bisect") / found.id) / engine
     where.mkdir(parents=True, exist_ok=True)
     with RunProgress(err, found.notebook, 1200) as progress:
         judge = judge_by_notebook(found, where, {"engine": engine}, progress.follow)

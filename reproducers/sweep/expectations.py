@@ -14,7 +14,7 @@ from reproducers.values import Verdict
 
 __all__ = ["updated"]
 
-_TELLING = {Outcome.NEWLY_FIXED, Outcome.REGRESSED, Outcome.STALE}
+_TELLING = {Outcome.AS_EXPECTED, Outcome.NEWLY_FIXED, Outcome.REGRESSED, Outcome.STALE}
 _DEVICES = ("cpu", "cuda", "emulated")
 
 
@@ -23,14 +23,17 @@ def updated(path: Path, rows: Sequence[Row]) -> tuple[str, str]:
 
     Args:
         path: catalog.toml.
-        rows: what was measured; those that are as expected, flaky or untold change nothing.
+        rows: what was measured; what is flaky, untold, or differs between runners and sizes changes nothing.
 
     Returns:
         The new text, and the difference as a unified diff; empty where nothing changes.
     """
     before = path.read_text(encoding="utf-8")
     document = tomlkit.parse(before)
-    telling = [row for row in rows if row.outcome in _TELLING and len(row.verdicts) == 1]
+    seen: dict[tuple[str, ...], set[Verdict]] = {}
+    for row in rows:
+        seen.setdefault(_place(row), set()).add(row.verdict)
+    telling = [row for row in rows if row.outcome in _TELLING and len(seen[_place(row)]) == 1]
     for row in sorted(telling, key=lambda row: Version(row.configuration.release)):
         _split(
             document[row.bug], row.configuration.release, row.configuration.device, row.configuration.fix, row.verdict
@@ -44,6 +47,11 @@ def updated(path: Path, rows: Sequence[Row]) -> tuple[str, str]:
         scratch.unlink()
     names = (f"a/{path.name}", f"b/{path.name}")
     return after, "".join(difflib.unified_diff(before.splitlines(True), after.splitlines(True), *names))
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    """What the catalog tells apart."""
+    return row.bug, row.configuration.release, row.configuration.device, row.configuration.fix
 
 
 def _split(bug: Any, release: str, device: str, fix: str, verdict: Verdict) -> None:

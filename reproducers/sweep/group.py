@@ -76,7 +76,7 @@ class Group:
         path = self._folder / "records" / f"{cell.name}.ipynb"
         if c.device in bug.own_engines:
             self.close()
-            given |= {"engine": c.device, "release": c.release}
+            given |= {"engine": c.device, "release": c.release} | ({"runner": c.runner} if "runner" in known else {})
             return run(bug, given, out=path, budget_s=600)
         engine = self._healthy()
         assert engine.process is not None
@@ -118,11 +118,12 @@ def run_group(folder: Path, order: dict[str, Any]) -> None:
 
     Args:
         folder: where records and results go.
-        order: the configuration, the cells as bug and repeat, and the parameters.
+        order: the configuration, the cells as bug and repeat, the parameters, and the bugs of the whole group, done
+            or not, whose fixes are in the engine.
     """
     configuration = Configuration(**order["configuration"])
     cells = [Cell(bug, configuration, n) for bug, n in order["cells"]]
-    group = Group(folder, configuration, order["parameters"], sorted({cell.bug for cell in cells}))
+    group = Group(folder, configuration, order["parameters"], order["bugs"])
     try:
         for cell in cells:
             if kept(folder, cell) is None:
@@ -144,10 +145,12 @@ def main() -> None:
     run_group(folder, order)
 
 
-def order_of(configuration: Configuration, cells: list[Cell], parameters: dict[str, Any]) -> dict[str, Any]:
+def order_of(
+    configuration: Configuration, cells: list[Cell], bugs: list[str], parameters: dict[str, Any]
+) -> dict[str, Any]:
     """What a group's process is given."""
     pairs = [[cell.bug, cell.repeat] for cell in cells]
-    return {"configuration": asdict(configuration), "cells": pairs, "parameters": parameters}
+    return {"configuration": asdict(configuration), "cells": pairs, "bugs": bugs, "parameters": parameters}
 
 
 if __name__ == "__main__":

@@ -7,8 +7,13 @@ from reproducers.sweep.cell import Cell
 __all__ = ["reason_not_applicable"]
 
 
-def reason_not_applicable(cell: Cell) -> str:
-    """Why a cell cannot be run here; empty where it can."""
+def reason_not_applicable(cell: Cell, *, elsewhere: bool = False) -> str:
+    """Why a cell cannot be run; empty where it can.
+
+    Args:
+        cell: which one.
+        elsewhere: whether it would run on other machines, whose GPUs are not known here.
+    """
     bug, c = catalog()[cell.bug], cell.configuration
     gpus = len(device_names())
     if c.fix != "none" and c.fix not in bug.fixes:
@@ -24,6 +29,8 @@ def reason_not_applicable(cell: Cell) -> str:
     needed = c.tensor_parallel * c.data_parallel
     if c.device != "cuda" and needed > 1:
         return f"TP={c.tensor_parallel}, DP={c.data_parallel} needs {needed} GPUs"
-    if c.device == "cuda" and gpus < needed:
+    if c.device in bug.own_engines and (c.mode == "graphs" or needed > 1):
+        return "its notebook starts engines of its own, eager and on one GPU"
+    if c.device == "cuda" and gpus < needed and not elsewhere:
         return f"needs {needed} NVIDIA GPU{'s' if needed > 1 else ''}, and there {'is' if gpus == 1 else 'are'} {gpus}"
     return ""

@@ -1,16 +1,18 @@
 """The matrix file: which bugs on which releases and settings, expanded into cells."""
 
 import itertools
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from reproducers.catalog import catalog
+from reproducers.catalog import catalog, notebooks_folder
+from reproducers.declaration import declared
 from reproducers.errors import UsageError
+from reproducers.parameters import checked
 from reproducers.sweep.cell import Cell, Configuration, Device, FixName, Mode
 
 __all__ = ["Matrix", "load_matrix"]
@@ -19,10 +21,8 @@ _T = TypeVar("_T")
 
 
 def _release(value: str) -> str:
-    try:
-        Version(value)
-    except InvalidVersion as error:
-        raise ValueError(f"{value!r} is not a release") from error
+    if not re.fullmatch(r"\d+\.\d+\.\d+(rc\d+|\.post\d+)?", value):
+        raise ValueError(f"{value!r} is not a release such as 0.32.0")
     return value
 
 
@@ -68,7 +68,8 @@ class Exclude(_Axes):
     def matches(self, cell: Cell) -> bool:
         """Whether a cell is left out."""
         c = cell.configuration
-        pairs: list[tuple[tuple[Any, ...], Any]] = [(self.bugs, cell.bug), (self.releases, c.release)]
+        bugs = () if "all" in self.bugs else self.bugs
+        pairs: list[tuple[tuple[Any, ...], Any]] = [(bugs, cell.bug), (self.releases, c.release)]
         pairs += [(self.device, c.device), (self.runner, c.runner), (self.mode, c.mode), (self.fix, c.fix)]
         pairs += [(self.tensor_parallel, c.tensor_parallel), (self.data_parallel, c.data_parallel)]
         return all(not wanted or value in wanted for wanted, value in pairs)
@@ -135,9 +136,24 @@ def load_matrix(path: Path) -> tuple[Matrix, list[Cell]]:
         UsageError: not TOML, an unknown key, bug or value, a value twice, an empty matrix, a circular include.
     """
     matrix, cells = _load(path, ())
+    _check_parameters(path, matrix, {cell.bug for cell in cells})
     if not cells:
         raise UsageError(f"{path.name}: no cell is left: name bugs and releases, or exclude less")
     return matrix, cells
+
+
+def _check_parameters(path: Path, matrix: Matrix, bugs: set[str]) -> None:
+    """See that each parameter is one of some notebook, and has a value that all notebooks with it accept."""
+    known = {bug: declared(notebooks_folder() / catalog()[bug].notebook) for bug in bugs}
+    for name, value in matrix.parameters.items():
+        having = [parameters for parameters in known.values() if name in parameters]
+        if not having or name in {"engine", "release", "fix", "require"}:
+            raise UsageError(f"{path.name}: parameters: no notebook of this matrix takes {name!r} from it")
+        for parameters in having:
+            try:
+                checked({name: value}, parameters)
+            except UsageError as error:
+                raise UsageError(f"{path.name}: {error}") from error
 
 
 def _load(path: Path, through: tuple[Path, ...]) -> tuple[Matrix, list[Cell]]:

@@ -51,7 +51,7 @@ def write_page(rows: Sequence[Row], path: Path, *, seconds: float, starts: int) 
             for row in odd
         ],
     )
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _cell(row: Row | None) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """What a sweep came to, against what was expected: results.json, JUnit XML, and the exit code."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -141,17 +142,24 @@ def write_junit(rows: Sequence[Row], path: Path) -> None:
     for row in rows:
         suite = suites.setdefault(row.configuration, TestSuite(str(row.configuration)))
         case = TestCase(row.bug, str(row.configuration), round(sum(r.seconds for r in row.results), 1))
-        text = "\n".join([row.said, *(f"- {s}" for r in row.results for s in (*r.evidence, *r.faults))])[:TEXT_LIMIT]
+        text = _clean("\n".join([row.said, *(f"- {s}" for r in row.results for s in (*r.evidence, *r.faults))]))
+        text = text[:TEXT_LIMIT]
         if row.outcome is Outcome.NOT_APPLICABLE:
-            case.result = [Skipped(row.results[0].evidence[0])]
+            case.result = [Skipped(_clean(row.results[0].evidence[0]))]
         elif row.outcome is Outcome.HARNESS:
-            case.result = [_filled(Error(row.said, "harness"), text)]
+            case.result = [_filled(Error(_clean(row.said), "harness"), text)]
         elif row.outcome is not Outcome.AS_EXPECTED:
-            case.result = [_filled(Failure(row.said, row.outcome.value), text)]
+            case.result = [_filled(Failure(_clean(row.said), row.outcome.value), text)]
         suite.add_testcase(case)
     for suite in suites.values():
         xml.add_testsuite(suite)
     xml.write(str(path), pretty=True)
+
+
+def _clean(text: str) -> str:
+    """A text without colour codes and whatever else XML cannot hold."""
+    text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "", text)
 
 
 def _filled(result: Any, text: str) -> Any:

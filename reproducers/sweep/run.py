@@ -16,7 +16,6 @@ import psutil
 
 from reproducers.engine.environments import release_exists
 from reproducers.errors import HarnessError, UsageError
-from reproducers.memory import device_names
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.sweep.group import order_of
 from reproducers.sweep.limits import reason_not_applicable
@@ -116,18 +115,14 @@ def sweep(
         HarnessError: another sweep is running in the folder.
     """
     local = executor is None
-    limits = {cell: reason_not_applicable(cell) if local else "" for cell in cells}
+    limits = {cell: reason_not_applicable(cell, elsewhere=not local) for cell in cells}
     for release, device in sorted({(c.configuration.release, c.configuration.device) for c in cells if not limits[c]}):
         if not release_exists(release, "cuda" if device == "cuda" else "cpu"):
             raise UsageError(f"there is no release {release} of vLLM for {device}: correct `releases`")
     told = matrix.model_dump(mode="json") | {"cells": [cell.name for cell in cells]}
-    prepare(folder, told)
-    lock = filelock.FileLock(folder / "lock")
+    lock = _locked(folder)
     try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout as error:
-        raise HarnessError(f"another sweep is running in {folder}: wait for it, or name another folder") from error
-    try:
+        prepare(folder, told)
         for cell, reason in limits.items():
             if reason and kept(folder, cell) is None:
                 keep(folder, CellResult.not_applicable(cell, reason))
@@ -136,8 +131,10 @@ def sweep(
         for cell in cells:
             if kept(folder, cell) is None:
                 left.setdefault(cell.configuration, []).append(cell)
-        orders = {c: order_of(c, inside, matrix.parameters) for c, inside in left.items()}
-        lost = _all_groups(orders, folder, jobs, executor or LocalExecutor(), follow)
+        bugs = {c: sorted({x.bug for x in cells if x.configuration == c and not limits[x]}) for c in left}
+        orders = {c: order_of(c, inside, bugs[c], matrix.parameters) for c, inside in left.items()}
+        at_once = jobs or (0 if local else max(1, len(orders)))
+        lost = _all_groups(orders, folder, at_once, executor or LocalExecutor(), follow)
     finally:
         lock.release()
     results = []
@@ -147,10 +144,23 @@ def sweep(
     return Swept(tuple(results), tuple(lost))
 
 
+def _locked(folder: Path) -> filelock.BaseFileLock:
+    """Take the folder for this sweep, before anything in it is touched."""
+    lock = filelock.FileLock(folder / "lock")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except filelock.Timeout as error:
+        raise HarnessError(f"another sweep is running in {folder}: wait for it, or name another folder") from error
+    except OSError as error:
+        raise UsageError(f"the sweep cannot be written to {folder}: {error.strerror}") from error
+    return lock
+
+
 def room_for(configuration: Configuration) -> int:
     """How many groups like this one the machine can run at once."""
     if configuration.device == "cuda":
-        return max(1, 4 * len(device_names()) // max(1, configuration.devices))  # each has a fifth of a device
+        return max(1, 4 // max(1, configuration.devices))  # a fifth of the first device each; others are not used
     cores, memory = len(os.sched_getaffinity(0)), psutil.virtual_memory().available
     return max(1, min(cores // CORES_FOR_ONE, int(memory // MEMORY_FOR_ONE)))
 

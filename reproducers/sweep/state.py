@@ -103,6 +103,9 @@ def prepare(folder: Path, matrix: dict[str, Any]) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
-        said.write_text(told, encoding="utf-8")
+        if not said.exists():
+            part = said.with_suffix(".part")
+            part.write_text(told, encoding="utf-8")
+            part.replace(said)
     except OSError as error:
         raise UsageError(f"the sweep cannot be written to {folder}: {error.strerror}") from error

@@ -180,5 +180,6 @@ def apply():
     for name in names.split(","):
         if name not in FIXES:
             raise FixCannotBeAppliedError(f"there is no fix {name}: there are {', '.join(FIXES)}")
-        FIXES[name]()
+    for fix in dict.fromkeys(FIXES[name] for name in names.split(",")):  # two bugs can have the same one
+        fix()
     Path(os.environ["REPRO_FIX_REPORTS"], str(os.getpid())).write_text(names)
