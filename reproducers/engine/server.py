@@ -82,13 +82,16 @@ class Engine(LifecycleClient):
         )
 
     def _counts(self, idle_load: int) -> bool:
-        """Whether `/load` counts a request in flight; asked once more where the first ended before the question."""
+        """Whether `/load` counts a request in flight; asked again of longer ones where one ended before the question."""
         if self.server_load() > idle_load:
             return True
-        long = self.post_completion("The engine sleeps.", max_tokens=256)
-        counted = long.wait_first_token() and self.server_load() > idle_load
-        long.wait_ended(60)
-        return counted
+        for tokens in (256, 1000, 3000):
+            long = self.post_completion("The engine sleeps.", max_tokens=tokens)
+            counted = long.wait_first_token() and self.server_load() > idle_load
+            long.wait_ended(60)
+            if counted:
+                return True
+        return False
 
     def probe(self, control: Control, prompt: str, *, max_tokens: int) -> Probe:
         """Look whether the engine is well, whatever status codes said before."""
