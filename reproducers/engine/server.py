@@ -82,7 +82,7 @@ class Engine(LifecycleClient):
         )
 
     def _counts(self, idle_load: int) -> bool:
-        """Whether `/load` counts a request in flight; asked again of longer ones where one ended before the question."""
+        """Whether `/load` counts a request in flight; asked of longer ones where one ended before the question."""
         if self.server_load() > idle_load:
             return True
         for tokens in (256, 1000, 3000):
