@@ -70,7 +70,7 @@ def test_text_from_a_command_line_becomes_the_declared_type(notebook: Path) -> N
         ("patience_s=0", "greater than or equal to 0.5"),
         ("patience_s=nan", "parameter patience_s"),
         ("require=green", "'fixed', 'reproduced', 'expected' or 'nothing'"),
-        ("engine=gpu", "auto, cpu, cuda or the URL of a server"),
+        ("engine=gpu", "auto, cpu, cuda, emulated or the URL of a server"),
         ("engine=http://127.0.0.1:8000/v1", "without a path"),
         ("engine=http://me:word@127.0.0.1:8000", "looks like a secret"),
         ("note=hf_abcdefghijklmnopqrstuv", "looks like a secret"),
