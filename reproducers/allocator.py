@@ -3,19 +3,18 @@
 import json
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reproducers.engine import Installation, choose, lent
+from reproducers.engine import Installation, choose, device_of, lent
 from reproducers.engine.launch import EngineSettings, environment_of
 from reproducers.errors import HarnessError
 from reproducers.journal import Journal
-from reproducers.memory import device_names, used_bytes
+from reproducers.memory import used_bytes
 from reproducers.progress import progress_line
-from reproducers.states import EMULATED, EngineFacts, Residue
+from reproducers.states import EngineFacts, Residue
 from reproducers.values import Sample
 from reproducers.workers import TagBytes
 
@@ -96,21 +95,14 @@ class Allocator:
         """
         environment = environment_of(self._installation, EngineSettings())
         began, shared = self.journal.now(), _shared()
-        with tempfile.TemporaryFile("w+") as said:
-            try:
-                done = subprocess.run(
-                    [self._installation.python, str(_PROBE), self._driver, *steps],
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    stderr=said,
-                    text=True,
-                    timeout=SEQUENCE_BOUND_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                raise HarnessError(f"the allocator did not end {steps} within {SEQUENCE_BOUND_S:.0f} s") from error
-            said.seek(0)
-            words = [line for line in said.read().splitlines() if line.strip()]
+        command = [self._installation.python, str(_PROBE), self._driver, *steps]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=SEQUENCE_BOUND_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HarnessError(f"the allocator did not end {steps} within {SEQUENCE_BOUND_S:.0f} s") from error
+        words = [line for line in done.stderr.splitlines() if line.strip()]
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         if not lines:
             raise HarnessError(f"the allocator's process did not begin: {words[-1] if words else 'it said nothing'}")
@@ -202,7 +194,6 @@ def open_allocator(choice: str = "auto", *, release: str = "", driver: str = "sc
         if known is None:
             return None
         chosen = known[1]
-    device = EMULATED if chosen.device == "emulated" else ", ".join(sorted(set(device_names())))
     settings = {"REPRO_DRIVER": driver} if chosen.device == "emulated" else {}
-    facts = EngineFacts(chosen.release, device, "none: the allocator alone", True, settings)
+    facts = EngineFacts(chosen.release, device_of(chosen), "none: the allocator alone", True, settings)
     return Allocator(facts, chosen, driver)

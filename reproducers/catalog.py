@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from reproducers.errors import UsageError
-from reproducers.states import EMULATED
+from reproducers.states import kind_of
 from reproducers.values import Outcome, Verdict
 
 __all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
@@ -112,15 +112,11 @@ class Bug(BaseModel):
 
     def expected(self, release: str, device: str, fix: str = "none") -> Expectation | None:
         """What is expected of a release; None where nothing is known."""
-        return next((e for e in self.expect if e.covers(release, _kind(device), fix)), None)
+        return next((e for e in self.expect if e.covers(release, kind_of(device), fix)), None)
 
     def promised(self, release: str, device: str) -> Contract | None:
         """What a release promises; None where nothing is known."""
-        return next((c for c in self.contract if c.covers(release, _kind(device))), None)
-
-
-def _kind(device: str) -> str:
-    return {"cpu": "cpu", "emulated": "emulated", EMULATED: "emulated"}.get(device, "cuda")
+        return next((c for c in self.contract if c.covers(release, kind_of(device))), None)
 
 
 def notebooks_folder() -> Path:

@@ -1,11 +1,10 @@
 """How far a run is: the cell, the engine's start, the time left; live on a terminal, lines in a log."""
 
 import time
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
-from rich.status import Status
+
+from reproducers.live import LiveLine
 
 __all__ = ["RunProgress"]
 
@@ -13,7 +12,7 @@ LINE_EVERY_S = 15.0
 """How often a log gets a line while nothing but seconds changes."""
 
 
-class RunProgress:
+class RunProgress(LiveLine):
     """Shows what a run is doing, while it is entered.
 
     Args:
@@ -23,19 +22,10 @@ class RunProgress:
     """
 
     def __init__(self, console: Console, what: str, budget_s: float) -> None:
-        self._console, self._what, self._budget_s = console, what, budget_s
+        super().__init__(console, what)
+        self._what, self._budget_s = what, budget_s
         self._began = time.monotonic()
         self._done, self._last, self._printed = 0, "", 0.0
-        self._status = Status(what, console=console) if console.is_terminal else None
-
-    def __enter__(self) -> Self:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        if self._status:
-            self._status.stop()
 
     def follow(self, cell: str, text: str) -> None:
         """Take one message of the running notebook."""

@@ -6,12 +6,17 @@ from typing import Any
 
 from reproducers.values import Completion, RequestLife
 
-__all__ = ["EMULATED", "ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue"]
+__all__ = ["EMULATED", "ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue", "kind_of"]
 
 ENGINE_MIME = "application/vnd.reproducers.engine+json"
 RESIDUE_MIME = "application/vnd.reproducers.residue+json"
 EMULATED = "emulated driver"
 """The device of an engine whose memory is a model of the driver."""
+
+
+def kind_of(device: str) -> str:
+    """The choice of engine that a device belongs to: `cpu`, `emulated` or `cuda`; a choice is its own."""
+    return {"cpu": "cpu", "emulated": "emulated", EMULATED: "emulated"}.get(device, "cuda")
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,11 @@ class Probe:
     def dead(self) -> bool:
         """Whether a process has died, or `/health` says that the engine has."""
         return self.process is False or self.health != 200
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is dead, or lives and answers no completion, as with a lost device."""
+        return self.dead or self.completion.startswith("not answered")
 
     @property
     def well(self) -> bool:
@@ -113,7 +123,7 @@ class EngineFacts:
     @property
     def kind(self) -> str:
         """The engine's name as a choice: `cpu`, `emulated` or `cuda`."""
-        return {"cpu": "cpu", EMULATED: "emulated"}.get(self.device, "cuda")
+        return kind_of(self.device)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as stored in outputs and metadata."""

@@ -8,7 +8,7 @@ as long as that work, and that the engine is well afterwards. Unarmed, a good ru
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reproducers.bugs.finding import Finding, judged, normalised
+from reproducers.bugs.finding import Finding, failed_call, judged
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, RequestLife, Verdict
@@ -73,7 +73,7 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
     if attempt.slept.path != "/sleep" or attempt.mapped:
         sentence = "No sleep happened: the KV cache is mapped still."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "no-sleep", window)
-    if after is not None and (after.dead or after.completion.startswith("not answered")):
+    if after is not None and after.lost:
         return _dead(attempt, after, window)
     if attempt.armed and attempt.slept.ok and attempt.working:
         sentence = (
@@ -81,10 +81,8 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
             "cache was still in flight."
         )
         return Finding(Verdict.REPRODUCED, (sentence,), "answered-while-working", window)
-    for call in (attempt.slept, *attempt.woken):
-        if not call.ok:
-            said = call.error or f"{call.status} {call.body}"
-            return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    if failed := failed_call((attempt.slept, *attempt.woken), window):
+        return failed
     if attempt.armed is None:
         streams = f" with {attempt.decoding} streams in flight" if attempt.streams else ""
         sentence = f"Nothing was armed: /sleep?level={attempt.level}{streams} was well, which may be chance."

@@ -1,14 +1,14 @@
 """What one run of a trigger showed, and how the findings of several runs make one verdict."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reproducers.judgement import Judgement
 from reproducers.states import EMULATED, Control, Probe
-from reproducers.values import Verdict
+from reproducers.values import Call, Verdict
 
-__all__ = ["Finding", "judged", "normalised"]
+__all__ = ["Finding", "failed_call", "judged", "normalised"]
 
 SENTENCES = 12
 """How many different sentences of all runs are kept as evidence."""
@@ -35,6 +35,15 @@ def normalised(error: str) -> str:
     line = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{8,}\b", "#", line)
     line = re.sub(r"(/[\w.\-]+){2,}", "PATH", line)
     return re.sub(r"\d+", "N", line)[:160]
+
+
+def failed_call(calls: Iterable[Call], window: tuple[float, float]) -> Finding | None:
+    """What is found where a call of the trigger was not answered with a 2xx; None where all were."""
+    for call in calls:
+        if not call.ok:
+            said = call.error or f"{call.status} {call.body}"
+            return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    return None
 
 
 def judged(

@@ -87,7 +87,7 @@ def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, off
         sentence = f"/sleep answered 200 while a read of KV pages of {cycle.armed.seconds:g} s was still in flight."
         return Finding(Verdict.REPRODUCED, (sentence,), "answered-while-transferring", window)
     wrong = _wrong(expected, cycle)
-    dead = after is not None and (after.dead or after.completion.startswith("not answered"))
+    dead = after is not None and after.lost
     if wrong or dead:
         what = "The engine is dead" if dead else "The engine lives, but is not well"
         sentence = f"{what} after a sleep with KV offload: {wrong or after}. Without offload the same cycles are well."

@@ -8,7 +8,7 @@ with keep the stream must stand still. REPRODUCED is any promise that is broken,
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reproducers.bugs.finding import Finding, judged, normalised
+from reproducers.bugs.finding import Finding, failed_call, judged
 from reproducers.catalog import Contract
 from reproducers.client import PauseMode
 from reproducers.hold import Hold
@@ -99,10 +99,8 @@ def _finding(
     control: Control, whole: Completion | None, long: Sequence[Completion], contract: Contract, cycle: Cycle
 ) -> Finding:
     window = (cycle.paused.start, cycle.resumed.end)
-    for call in (cycle.paused, cycle.resumed):
-        if not call.ok:
-            said = call.error or f"{call.status} {call.body}"
-            return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    if failed := failed_call((cycle.paused, cycle.resumed), window):
+        return failed
     if (cycle.paused.path, cycle.resumed.path) != ("/pause", "/resume"):
         return Finding(Verdict.NOT_OBSERVED, ("The engine was not paused and resumed.",), "not-paused", window)
     if cycle.over_each_time:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reproducers.bugs.finding import Finding, judged, normalised
+from reproducers.bugs.finding import Finding, failed_call, judged, normalised
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, Completion, Verdict
@@ -57,10 +57,8 @@ def judge(
 
 def _finding(control: Control, cycle: Cycle, driver_keeps: bool | None) -> Finding:
     window = (cycle.slept.start, cycle.woken[-1].end)
-    for call in (cycle.slept, *cycle.woken):
-        if not call.ok:
-            said = call.error or f"{call.status} {call.body}"
-            return Finding(Verdict.OTHER_FAILURE, (f"{call.target} failed: {said}.",), normalised(said), window)
+    if failed := failed_call((cycle.slept, *cycle.woken), window):
+        return failed
     if cycle.slept.path != "/sleep" or cycle.mapped:
         sentence = "No sleep happened: the KV cache was never unmapped."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "no-sleep", window)

@@ -24,6 +24,7 @@ __all__ = [
     "Installation",
     "attached_facts",
     "choose",
+    "device_of",
     "installed",
     "lending",
     "lent",
@@ -85,6 +86,12 @@ def _on_this_machine(device: str, release: str, found: Mapping[str, Installation
     return found[device]
 
 
+def device_of(installation: Installation) -> str:
+    """What an engine of an installation runs on, as the facts name it."""
+    names = {"cpu": "cpu", "emulated": EMULATED}
+    return names.get(installation.device) or ", ".join(sorted(set(device_names())))
+
+
 def open_engine(
     choice: str = "auto",
     *,
@@ -124,9 +131,7 @@ def open_engine(
     environment = dict(base.environment) | {"VLLM_USE_V2_MODEL_RUNNER": str(runner - 1)}
     started = start(chosen, replace(base, fix=fix, environment=environment), say)
     say(f"{chosen.release} for {chosen.device} is serving")
-    names = {"cpu": "cpu", "emulated": EMULATED}
-    device = names.get(chosen.device) or ", ".join(sorted(set(device_names())))
-    facts = EngineFacts(chosen.release, device, started.model, True, started.settings)
+    facts = EngineFacts(chosen.release, device_of(chosen), started.model, True, started.settings)
     return _remembered(Engine(facts, started.url, started.process, chosen))
 
 

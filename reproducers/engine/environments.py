@@ -42,14 +42,9 @@ def release_installation(release: str, device: str, progress: Callable[[str], No
         UsageError: there is no such release.
         EngineUnavailable: it cannot be installed here; the text gives the installer's own reason.
     """
-    for place in filter(None, os.environ.get("REPRO_SITES", "").split(os.pathsep)):
-        site = Path(place) / f"vllm-{release}"
-        if site.is_dir() and device == "cuda":
-            return Installation(sys.executable, release, device, str(site))
-    for found in installed():
-        if (found.release, found.device) == (release, device):
-            return found
-    folder = cache_folder() / "engines" / f"{PACKAGES[device]}-{release}"
+    if (here := _here(release, device)) is not None:
+        return here
+    folder = _folder(release, device)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(f"{folder}.lock", timeout=MAKE_BOUND_S):
         if (whole := _whole(folder, release, device)) is None:
@@ -69,12 +64,7 @@ def release_exists(release: str, device: str) -> bool:
     Raises:
         EngineUnavailable: the index cannot be asked.
     """
-    sites = filter(None, os.environ.get("REPRO_SITES", "").split(os.pathsep))
-    if device == "cuda" and any((Path(place) / f"vllm-{release}").is_dir() for place in sites):
-        return True
-    if any((found.release, found.device) == (release, device) for found in installed()):
-        return True
-    if (cache_folder() / "engines" / f"{PACKAGES[device]}-{release}" / "whole").is_file():
+    if _here(release, device) is not None or (_folder(release, device) / "whole").is_file():
         return True
     return Version(release) in published_releases(device)
 
@@ -92,6 +82,20 @@ def published_releases(device: str) -> list[Version]:
         raise EngineUnavailable(f"the package index cannot be asked for releases of {PACKAGES[device]}: {done.stderr}")
     versions = [Version(text.strip()) for text in found[1].split(",")]
     return sorted(version for version in versions if not version.is_prerelease)
+
+
+def _here(release: str, device: str) -> Installation | None:
+    """A release in a folder of packages, or in the interpreter at hand."""
+    for place in filter(None, os.environ.get("REPRO_SITES", "").split(os.pathsep)):
+        site = Path(place) / f"vllm-{release}"
+        if site.is_dir() and device == "cuda":
+            return Installation(sys.executable, release, device, str(site))
+    return next((found for found in installed() if (found.release, found.device) == (release, device)), None)
+
+
+def _folder(release: str, device: str) -> Path:
+    """Where the environment of a release is kept."""
+    return cache_folder() / "engines" / f"{PACKAGES[device]}-{release}"
 
 
 def _whole(folder: Path, release: str, device: str) -> Installation | None:

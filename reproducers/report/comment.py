@@ -2,13 +2,13 @@
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from reproducers.catalog import catalog
 from reproducers.errors import RecordError
 from reproducers.record.read import Record
 
-__all__ = ["COMMENT_LIMIT", "code_span", "comment", "cut_middle", "duplicates", "rerun_command"]
+__all__ = ["COMMENT_LIMIT", "calls_table", "code_span", "comment", "cut_middle", "duplicates", "rerun_command"]
 
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in one comment."""
@@ -36,7 +36,8 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
         raise RecordError(f"the records are of different bugs ({', '.join(sorted(bugs))}): make a report of each")
     parts = [_headline(first), _table(records)]
     parts += [f"Control {_quoted(first.judgement.control)}.", _sentences(first)]
-    parts += [_folded("What was called when", cut_middle(text, CALLS_LIMIT)) for text in _calls(first)]
+    if calls := calls_table(first):
+        parts.append(_folded("What was called when", cut_middle(calls, CALLS_LIMIT)))
     parts += [_folded("Last traceback", _code(cut_middle(text, TRACEBACK_LIMIT))) for text in _traceback(first)]
     parts += [_left(first), f"Run it again: `{rerun_command(first)}`"]
     if same:
@@ -48,11 +49,9 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
 
 def rerun_command(record: Record) -> str:
     """The one command that runs the notebook again as it was."""
-    for cell in record.node.cells:
-        for output in cell.get("outputs", []):
-            text = str(output.get("data", {}).get("text/markdown", ""))
-            if cell.get("id") == "report" and (found := re.search(r"`(repro run [^`]*)`", text)):
-                return found[1]
+    for text in _shown(record, "report"):
+        if found := re.search(r"`(repro run [^`]*)`", text):
+            return found[1]
     options = "".join(f" -p {k}={v}" for k, v in record.said["parameters"].items() if k != "engine")
     return f"repro run {record.said['bug']}{options}"
 
@@ -96,14 +95,19 @@ def _table(records: Sequence[Record]) -> str:
     return "\n".join(rows)
 
 
-def _calls(record: Record) -> list[str]:
-    """The table of calls that the time line shows, without its own fold."""
+def calls_table(record: Record) -> str:
+    """The table of calls that the time line shows, without its own fold; empty where there is none."""
+    for text in _shown(record, "timeline"):
+        if "| at, s |" in text:
+            return text[text.index("| at, s |") :].rpartition("</details>")[0].strip()
+    return ""
+
+
+def _shown(record: Record, name: str) -> Iterator[str]:
+    """The Markdown that a cell shows."""
     for cell in record.node.cells:
-        for output in cell.get("outputs", []):
-            text = str(output.get("data", {}).get("text/markdown", ""))
-            if cell.get("id") == "timeline" and "| at, s |" in text:
-                return [text[text.index("| at, s |") :].rpartition("</details>")[0].strip()]
-    return []
+        if cell.get("id") == name:
+            yield from (str(output.get("data", {}).get("text/markdown", "")) for output in cell.get("outputs", []))
 
 
 def _traceback(record: Record) -> list[str]:
@@ -126,16 +130,21 @@ def _folded(title: str, text: str) -> str:
 
 
 def _code(text: str) -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    fence = _fence(text, 3)
     return f"{fence}text\n{text}\n{fence}"
 
 
 def code_span(text: str) -> str:
     """A code span that its text cannot break."""
     text = " ".join(text.split())
-    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
+    fence = _fence(text, 1)
     pad = " " if "`" in text else ""
     return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def _fence(text: str, least: int) -> str:
+    """Backticks, one more than the longest run of them in a text."""
+    return "`" * max(least, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
 
 
 def _quoted(text: str) -> str:

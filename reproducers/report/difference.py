@@ -6,7 +6,7 @@ from difflib import unified_diff
 from itertools import islice
 
 from reproducers.record.read import Record
-from reproducers.report.comment import rerun_command
+from reproducers.report.comment import calls_table, rerun_command
 
 __all__ = ["calls_of", "difference"]
 
@@ -22,12 +22,8 @@ def difference(one: Record, other: Record) -> list[str]:
 
 def calls_of(record: Record) -> list[str]:
     """The calls and requests of a record in their order, each with its status or outcome."""
-    for cell in record.node.cells:
-        for output in cell.get("outputs", []):
-            text = str(output.get("data", {}).get("text/markdown", ""))
-            if cell.get("id") == "timeline" and "| at, s |" in text:
-                return [f"{call} → {answer.split(' ')[0].rstrip(',')}" for call, answer in _ROW.findall(text)]
-    return []
+    rows = _ROW.findall(calls_table(record))
+    return [f"{call} → {answer.split(' ')[0].rstrip(',')}" for call, answer in rows]
 
 
 def _differences(one: Record, other: Record) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The first release with the other verdict, by binary search over the published releases."""
 
-import json
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,8 @@ from typing import Any
 from packaging.version import Version
 
 from reproducers.catalog import Bug
-from reproducers.errors import HarnessError, ReproError, UsageError
+from reproducers.errors import HarnessError, RecordError, ReproError, UsageError
+from reproducers.record.read import read
 from reproducers.record.run import run
 from reproducers.values import Verdict
 
@@ -116,28 +117,17 @@ def judge_by_notebook(bug: Bug, folder: Path, given: dict[str, Any], follow: Cal
     """Judge releases by running the bug's notebook; what was judged already in the folder is taken from there."""
 
     def judge(release: str, n: int) -> Verdict:
-        kept = folder / f"{release}-{n}.json"
+        path = folder / f"{release}-{n}.ipynb"
+        with contextlib.suppress(RecordError):
+            if (known := read(path).judgement.verdict) in TELLING:  # what could not be told is tried again
+                return known
         try:
-            return Verdict(json.loads(kept.read_text(encoding="utf-8"))["verdict"])
-        except (OSError, ValueError, KeyError):
-            pass
-        try:
-            finished = run(
-                bug,
-                given | {"release": release, "require": "nothing"},
-                out=folder / f"{release}-{n}.ipynb",
-                follow=follow,
-            )
-            verdict = finished.record.judgement.verdict
+            finished = run(bug, given | {"release": release, "require": "nothing"}, out=path, follow=follow)
         except UsageError:
             raise
         except ReproError as error:
             follow("run", str(error))
             return Verdict.INCONCLUSIVE
-        if verdict in TELLING:  # what could not be told is tried again when the search is resumed
-            part = kept.with_suffix(".part")
-            part.write_text(json.dumps({"verdict": verdict.value}), encoding="utf-8")
-            part.replace(kept)
-        return verdict
+        return finished.record.judgement.verdict
 
     return judge

@@ -1,7 +1,6 @@
 """The commands `repro sweep` and `repro bisect`: parsing and printing only."""
 
 import importlib.metadata
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,11 +9,9 @@ from rich.console import Console
 
 from reproducers.catalog import find_bug
 from reproducers.errors import UsageError
-from reproducers.sweep.cell import Cell
 
 if TYPE_CHECKING:
     from reproducers.sweep.run import Executor
-    from reproducers.sweep.state import CellResult
 
 __all__ = ["bisect_releases", "run_sweep"]
 
@@ -44,7 +41,8 @@ def run_sweep(
 
     plan, cells = load_matrix(matrix)
     where = _executor(executor)
-    with SweepProgress(err, len(cells), _done(folder, cells, kept)) as progress:
+    done = sum(kept(folder, cell) is not None for cell in cells)
+    with SweepProgress(err, len(cells), done) as progress:
         swept = sweep(plan, cells, folder, jobs=jobs, executor=where, follow=progress.follow)
     rows = rows_of(swept.results, plan.against)
     seconds, starts = sum(r.seconds for r in swept.results), sum(r.starts for r in swept.results)
@@ -55,8 +53,8 @@ def run_sweep(
     write_page(rows, folder / "index.html", seconds=seconds, starts=starts)
     for row in rows:
         out.print(f"{row.bug} on {row.configuration}: {row.said}", markup=False)
-    for text in swept.lost:
-        err.print(text, markup=False)
+    for configuration, how in swept.lost.items():
+        err.print(f"{configuration}: {how}", markup=False)
     out.print(f"{starts} engine starts; page: {folder / 'index.html'}", markup=False)
     if update_expectations:
         catalog_file = KIT / "catalog.toml"
@@ -64,10 +62,6 @@ def run_sweep(
         out.print(difference or "the catalog says so already", markup=False)
         catalog_file.write_text(text, encoding="utf-8")
     raise typer.Exit(exit_code(rows))
-
-
-def _done(folder: Path, cells: list[Cell], kept: "Callable[[Path, Cell], CellResult | None]") -> int:
-    return sum(kept(folder, cell) is not None for cell in cells)
 
 
 def _executor(name: str) -> "Executor | None":

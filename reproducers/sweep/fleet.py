@@ -1,5 +1,6 @@
 """Groups on a Ray cluster: tasks with their needs, in an environment of their release; a lost node's run elsewhere."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 from reproducers.engine.environments import PACKAGES
 from reproducers.errors import HarnessError, UsageError
 from reproducers.sweep.cell import Configuration
+from reproducers.sweep.state import put_in_place
 
 __all__ = ["RayExecutor"]
 
@@ -59,10 +61,7 @@ class RayExecutor:
         except self._ray.exceptions.RayError as error:
             return f"the cluster lost it: {' '.join(str(error).split())[:300]}"
         for name, content in made.items():
-            path = folder / name
-            part = path.with_name(f"{path.name}.part")
-            part.write_bytes(content)
-            part.replace(path)
+            put_in_place(folder / name, content)
         for bug, n in order["cells"]:
             follow("ended", f"{bug}-{configuration}-{n}")
         return ""
@@ -96,8 +95,6 @@ def _kit() -> str:
 
 def _group(order: dict[str, Any]) -> dict[str, bytes]:
     """Run a group on a node, in a process of its own as on one machine; return its files."""
-    import json  # noqa: PLC0415
-
     with tempfile.TemporaryDirectory(prefix="vllm-rl-repro-group-") as name:
         folder = Path(name)
         for inside in ("cells", "records", "orders"):

@@ -1,12 +1,10 @@
 """How far a sweep is: cells done, running and left, engine starts, time; live on a terminal, lines in a log."""
 
 import time
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
-from rich.status import Status
 
+from reproducers.live import LiveLine
 from reproducers.sweep.run import Event
 
 __all__ = ["SweepProgress"]
@@ -15,7 +13,7 @@ LINE_EVERY_S = 30.0
 """How often a log gets a line while nothing but an engine's start goes on."""
 
 
-class SweepProgress:
+class SweepProgress(LiveLine):
     """Shows what a sweep is doing, while it is entered.
 
     Args:
@@ -25,19 +23,10 @@ class SweepProgress:
     """
 
     def __init__(self, console: Console, total: int, done: int) -> None:
-        self._console, self._total, self._done = console, total, done
+        self._total, self._done = total, done
         self._began, self._printed, self._starts = time.monotonic(), 0.0, 0
         self._running: dict[str, str] = {}
-        self._status = Status(self._line(), console=console) if console.is_terminal else None
-
-    def __enter__(self) -> Self:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
-        if self._status:
-            self._status.stop()
+        super().__init__(console, self._line())
 
     def follow(self, event: Event) -> None:
         """Take one event of a group."""

@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from reproducers.catalog import catalog
 from reproducers.sweep.cell import Configuration
-from reproducers.sweep.state import CellResult
+from reproducers.sweep.state import CellResult, put_in_place
 from reproducers.values import Verdict
 
 __all__ = ["SCHEMA", "Outcome", "Row", "exit_code", "rows_of", "write_junit", "write_results"]
@@ -130,9 +130,7 @@ def write_results(rows: Sequence[Row], path: Path, *, kit: str, seconds: float, 
         }
         for row in rows
     ]
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    put_in_place(path, (json.dumps(data, indent=1) + "\n").encode())
 
 
 def write_junit(rows: Sequence[Row], path: Path) -> None:

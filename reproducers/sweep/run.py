@@ -43,8 +43,8 @@ class Swept:
     """A sweep that has ended."""
 
     results: tuple[CellResult, ...]
-    lost: tuple[str, ...]
-    """Groups whose process ended before all their cells had a result, with how it ended."""
+    lost: dict[Configuration, str]
+    """How the process of a group ended that did not end well."""
 
 
 class Executor(Protocol):
@@ -139,9 +139,9 @@ def sweep(
         lock.release()
     results = []
     for cell in cells:
-        gone = next((text for text in lost if text.startswith(f"{cell.configuration}: ")), "it was not run")
+        gone = f"{cell.configuration}: {how}" if (how := lost.get(cell.configuration)) else "it was not run"
         results.append(kept(folder, cell) or CellResult.failed(cell, gone, 0.0, 0))
-    return Swept(tuple(results), tuple(lost))
+    return Swept(tuple(results), lost)
 
 
 def _locked(folder: Path) -> filelock.BaseFileLock:
@@ -171,9 +171,9 @@ def _all_groups(
     jobs: int,
     executor: Executor,
     follow: Callable[[Event], None],
-) -> list[str]:
+) -> dict[Configuration, str]:
     running: dict[Future[str], Configuration] = {}
-    waiting, lost = list(orders), list[str]()
+    waiting, lost = list(orders), dict[Configuration, str]()
     lock = threading.Lock()
 
     def one(configuration: Configuration) -> str:
@@ -191,7 +191,9 @@ def _all_groups(
                 running[pool.submit(one, configuration)] = configuration
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                lost += _lost(running.pop(future), future)
+                configuration = running.pop(future)
+                if gone := future.result():
+                    lost[configuration] = gone
     except BaseException:
         if isinstance(executor, LocalExecutor):
             executor.stop()
@@ -199,8 +201,3 @@ def _all_groups(
     finally:
         pool.shutdown(wait=False)
     return lost
-
-
-def _lost(configuration: Configuration, future: "Future[str]") -> list[str]:
-    gone = future.result()
-    return [f"{configuration}: {gone}"] if gone else []

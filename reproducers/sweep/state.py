@@ -12,7 +12,7 @@ from reproducers.record.run import Finished
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.values import Verdict
 
-__all__ = ["CellResult", "keep", "kept", "prepare"]
+__all__ = ["CellResult", "keep", "kept", "prepare", "put_in_place"]
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,17 @@ class CellResult:
         return cls(**data | texts | {"cell": cell, "verdict": Verdict(data["verdict"])})
 
 
+def put_in_place(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole, or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(path)
+
+
 def keep(folder: Path, result: CellResult) -> None:
     """Put a result in place."""
-    path = folder / "cells" / f"{result.cell.name}.json"
-    part = path.with_suffix(f".{os.getpid()}.part")
-    part.write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
-    part.replace(path)
+    text = json.dumps(result.to_json(), indent=1)
+    put_in_place(folder / "cells" / f"{result.cell.name}.json", text.encode())
 
 
 def kept(folder: Path, cell: Cell) -> CellResult | None:
@@ -104,8 +109,6 @@ def prepare(folder: Path, matrix: dict[str, Any]) -> None:
             else:
                 left.unlink(missing_ok=True)
         if not said.exists():
-            part = said.with_suffix(".part")
-            part.write_text(told, encoding="utf-8")
-            part.replace(said)
+            put_in_place(said, told.encode())
     except OSError as error:
         raise UsageError(f"the sweep cannot be written to {folder}: {error.strerror}") from error
