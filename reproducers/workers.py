@@ -8,7 +8,7 @@ from reproducers.client import LifecycleClient
 from reproducers.errors import EndpointError
 from reproducers.values import Sample
 
-__all__ = ["Armed", "Pages", "TagBytes", "Workers"]
+__all__ = ["Armed", "InFlight", "Pages", "TagBytes", "Workers"]
 
 Tag = Literal["weights", "kv_cache"]
 
@@ -55,6 +55,18 @@ class Armed:
     """How long it spins before it touches the pages."""
     working: bool
     """Whether it was in flight on every worker when it had been queued."""
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """Whether the work that was put in flight was so at the steps of the sleep that came after it."""
+
+    now: bool
+    """When it was asked, on any worker."""
+    reached: bool
+    """When the sleep reached the worker, on every worker; false as well where none came."""
+    unmapped: bool
+    """When the first pages were unmapped, on any worker."""
 
 
 class Workers:
@@ -107,12 +119,17 @@ class Workers:
         found = self._asked("repro_arm", str(seconds), tag, access)
         return Armed(self._client.journal.now(), seconds, all(worker["working"] for worker in found))
 
-    def working(self) -> bool | None:
-        """Whether that work is in flight still; None where no answer came, as from a lost device."""
+    def in_flight(self) -> InFlight | None:
+        """Whether that work is in flight now, and was during the sleep; None without an answer, as from a lost device.
+
+        The device is asked by the workers themselves, at the moment of each step: how long calls take proves nothing.
+        """
         try:
-            return any(self._asked("repro_working"))
+            found = self._asked("repro_working")
         except EndpointError:
             return None
+        now, unmapped = (any(worker[name] for worker in found) for name in ("now", "unmapped"))
+        return InFlight(now, all(worker["reached"] for worker in found), unmapped)
 
     def set_driver(self, name: str) -> None:
         """Let an emulated driver behave as `scrubs`, `keeps` or `rocm`."""

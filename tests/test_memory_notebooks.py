@@ -17,7 +17,7 @@ from reproducers.values import Verdict
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
 
 BUGS = ["44972", "45363", "45552", "46438"]
-QUICK = {"settle_s": 0.5, "busy_s": 1.0, "streams": 2, "repeats": 1}
+QUICK = {"settle_s": 0.5, "busy_s": 4.0, "streams": 2, "repeats": 1}
 SLEEP = {
     "44972": "slept = vllm.sleep(level=level)",
     "45363": "slept = vllm.sleep(level=1)",

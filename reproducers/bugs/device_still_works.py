@@ -1,8 +1,9 @@
 """#45552: sleep answers 200 while the device still works, and the engine dies behind it.
 
 Up to 0.24.0 nothing waits for the device before the pages are unmapped. The race is made certain by arming it: work is
-put in flight on a side stream that touches the KV cache after some seconds. Fixed means that `/sleep` lasts at least
-as long as that work, and that the engine is well afterwards. Unarmed, a good run proves nothing.
+put in flight on a side stream that touches the KV cache after some seconds. Fixed means that the sleep reached the
+worker while it was in flight, that it was over when the first pages were unmapped, and that the engine is well
+afterwards. Unarmed, a good run proves nothing.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,11 @@ from reproducers.bugs.finding import Finding, failed_call, judged
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, RequestLife, Verdict
-from reproducers.workers import Armed
+from reproducers.workers import Armed, InFlight
 
 __all__ = ["BUG", "Attempt", "judge"]
 
 BUG = "45552"
-SHARE = 0.5
-"""A spin is asked for in seconds and made in ticks: where other processes use the device it may be shorter, but
-one of less than this share of the seconds was not in flight long enough to prove that anything waited for it."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,9 @@ class Attempt:
     armed: Armed | None
     """The work that was in flight; None for an unarmed run."""
     slept: Call
-    working: bool | None
-    """Whether the work was in flight when `/sleep` had answered; None where the worker does not answer any more."""
+    work: InFlight | None
+    """Whether the work was in flight at the steps of the sleep and when `/sleep` had answered; None where the worker
+    does not answer any more."""
     mapped: int | None
     """Bytes of the KV cache that were mapped then; None as above. A sleep leaves none."""
     health: int | None
@@ -45,11 +44,6 @@ class Attempt:
     def decoding(self) -> int:
         """How many of the streams were not over when `/sleep` was called."""
         return sum(life.ended is None or life.ended > self.slept.start for life in self.streams)
-
-    @property
-    def waited_s(self) -> float:
-        """Seconds from when the work was in flight to when `/sleep` had answered."""
-        return self.slept.end - (self.armed.at if self.armed else self.slept.start)
 
 
 def judge(control: Control, attempts: Sequence[Attempt], after: Probe | None, device: str) -> Judgement:
@@ -75,7 +69,7 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "no-sleep", window)
     if after is not None and after.lost:
         return _dead(attempt, after, window)
-    if attempt.armed and attempt.slept.ok and attempt.working:
+    if attempt.armed and attempt.slept.ok and attempt.work and attempt.work.now:
         sentence = (
             f"/sleep?level={attempt.level} answered 200 while work of {attempt.armed.seconds:g} s that touches the KV "
             "cache was still in flight."
@@ -87,12 +81,15 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
         streams = f" with {attempt.decoding} streams in flight" if attempt.streams else ""
         sentence = f"Nothing was armed: /sleep?level={attempt.level}{streams} was well, which may be chance."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "unarmed", window)
-    if attempt.waited_s < SHARE * attempt.armed.seconds:
-        sentence = "The work had ended too soon to prove that /sleep waited for it."
+    if attempt.work is None or not attempt.work.reached:
+        sentence = "The work was over before the sleep reached the worker, which proves nothing."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "ended-too-soon", window)
+    if attempt.work.unmapped:
+        sentence = "Pages were unmapped while work that touches the KV cache was in flight; it did no harm this time."
+        return Finding(Verdict.REPRODUCED, (sentence,), "unmapped-while-working", window)
     sentence = (
-        f"/sleep?level={attempt.level} waited: it answered 200 when the work of {attempt.armed.seconds:g} s that was "
-        "in flight had ended, and the side stream was idle then."
+        f"/sleep?level={attempt.level} waited: work of {attempt.armed.seconds:g} s was in flight when it reached the "
+        "worker, and was over when the first pages were unmapped."
     )
     return Finding(Verdict.FIXED, (sentence,), "waited", window)
 

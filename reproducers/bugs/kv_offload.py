@@ -8,12 +8,11 @@ flight, as a copy to the host may be. On the emulated driver the armed read is t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reproducers.bugs.device_still_works import SHARE
 from reproducers.bugs.finding import Finding, judged, normalised
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, Completion, Verdict
-from reproducers.workers import Armed
+from reproducers.workers import Armed, InFlight
 
 __all__ = ["BUG", "Cycle", "judge", "with_engine_without_offload"]
 
@@ -29,8 +28,9 @@ class Cycle:
     in_flight: int
     """How many requests had a token, and were not over, when `/sleep` was called."""
     slept: Call
-    working: bool | None
-    """Whether the armed read was in flight when `/sleep` had answered; None where the worker does not answer."""
+    work: InFlight | None
+    """Whether the armed read was in flight at the steps of the sleep and when `/sleep` had answered; None where the
+    worker does not answer."""
     mapped: int | None
     """Bytes of the KV cache that were mapped then; None as above. A sleep leaves none."""
     woken: Call
@@ -83,8 +83,9 @@ def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, off
     if cycle.slept.path != "/sleep" or cycle.mapped:
         sentence = "No sleep happened: the KV cache is mapped still."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "no-sleep", window)
-    if cycle.armed and cycle.slept.ok and cycle.working:
-        sentence = f"/sleep answered 200 while a read of KV pages of {cycle.armed.seconds:g} s was still in flight."
+    if cycle.armed and cycle.slept.ok and cycle.work and (cycle.work.now or cycle.work.unmapped):
+        how = "answered 200" if cycle.work.now else "unmapped pages"
+        sentence = f"/sleep {how} while a read of KV pages of {cycle.armed.seconds:g} s was still in flight."
         return Finding(Verdict.REPRODUCED, (sentence,), "answered-while-transferring", window)
     wrong = _wrong(expected, cycle)
     dead = after is not None and after.lost
@@ -95,8 +96,8 @@ def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, off
     if cycle.armed is None:
         sentence = f"Well with {cycle.in_flight} requests in flight, but no transfer was proven to be.{moved}"
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "unarmed", window)
-    if cycle.slept.end - cycle.armed.at < SHARE * cycle.armed.seconds:
-        sentence = "The read had ended too soon to prove that /sleep waited for it."
+    if cycle.work is None or not cycle.work.reached:
+        sentence = "The read was over before the sleep reached the worker, which proves nothing."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "ended-too-soon", window)
     sentence = (
         f"/sleep waited for a read of KV pages of {cycle.armed.seconds:g} s that was in flight; after the wake-up a "

@@ -175,6 +175,46 @@ def arm(seconds, tag, write, size=2**20):
     return {"seconds": seconds, "arming": round(time.monotonic() - began, 3), "working": device().working()}
 
 
+class _Seen:
+    """Whether work was in flight when a sleep reached the worker, and when it unmapped the first pages."""
+
+    reached = None
+    unmapped = None
+
+    def note(self, name):
+        if getattr(self, name) is None:
+            setattr(self, name, device().working())
+
+
+def see_next_sleep(worker):
+    """Note what is in flight at the steps of the next sleep: the first call for the worker, and the first unmapping.
+
+    From 0.29 on a finished pause waits for the device in a call of its own, before the worker is told to sleep.
+    """
+    from vllm.device_allocator import cumem
+
+    seen, known = _Seen(), vars(worker).get("_repro_seen")
+    worker._repro_seen = seen
+    if known is not None:
+        return
+    for owner, name, step in (
+        (worker, "synchronize_device", "reached"),
+        (worker, "sleep", "reached"),
+        (cumem, "unmap_and_release", "unmapped"),
+    ):
+        if hasattr(owner, name):
+            setattr(owner, name, _noting(worker, getattr(owner, name), step))
+
+
+def _noting(worker, original, step):
+    @functools.wraps(original)
+    def noting(*args, **kwargs):
+        worker._repro_seen.note(step)
+        return original(*args, **kwargs)
+
+    return noting
+
+
 class Inside:
     """What is called by name through `/collective_rpc`, on every worker."""
 
@@ -197,11 +237,13 @@ class Inside:
 
     def repro_arm(self, seconds, tag, access="write"):
         """Put work in flight."""
+        see_next_sleep(self)
         return json.dumps(arm(float(seconds), tag, access == "write"))
 
     def repro_working(self):
-        """Whether that work is in flight still."""
-        return json.dumps(device().working())
+        """Whether that work is in flight now, and whether it was at the steps of the sleep; None where none was."""
+        seen = self._repro_seen
+        return json.dumps({"now": device().working(), "reached": seen.reached, "unmapped": seen.unmapped})
 
     def repro_driver(self, name):
         """Let the emulated driver behave as named."""
