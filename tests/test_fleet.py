@@ -41,7 +41,6 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
     matrix, cells = load_matrix(tmp_path / "matrix.toml")
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     first = cluster.add_node(num_cpus=2)
-    ray.init(address=cluster.address, log_to_driver=False)
     lost: list[float] = []
 
     def lose() -> None:
@@ -53,7 +52,7 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
 
     threading.Thread(target=lose, daemon=True).start()
     try:
-        swept = sweep(matrix, cells, tmp_path / "out", executor=RayExecutor())
+        swept = sweep(matrix, cells, tmp_path / "out", executor=RayExecutor(cluster.address))
     finally:
         ray.shutdown()
         cluster.shutdown()

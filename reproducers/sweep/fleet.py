@@ -37,12 +37,11 @@ class RayExecutor:
         except ImportError as error:
             raise UsageError("the executor ray needs Ray: pip install 'vllm-rl-repro[fleet]'") from error
         self._ray = ray
-        if not ray.is_initialized():
-            try:
-                ray.init(address=address or None, log_to_driver=False, include_dashboard=False)
-            except (ConnectionError, ValueError, RuntimeError) as error:
-                raise HarnessError(f"no Ray cluster answers at {address or 'this machine'}: {error}") from error
-        self._kit = _kit()
+        with_kit = {"py_modules": [_kit()]}  # a module is handed to the nodes with the connection, not with a task
+        try:
+            ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise HarnessError(f"no Ray cluster answers at {address or 'this machine'}: {error}") from error
 
     def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
         """Run one group as a task; what it made comes back as files."""
@@ -67,12 +66,12 @@ class RayExecutor:
         return ""
 
     def _environment(self, configuration: Configuration) -> dict[str, Any]:
-        """What Ray makes on the node: the kit, and the release over the node's own Python."""
+        """What Ray makes on the node beside the kit: the release over the node's own Python."""
         device = "cuda" if configuration.device == "cuda" else "cpu"
         package = f"{PACKAGES[device]}=={configuration.release}"
         # on a CPU the node's own environment has what the release needs: another torch would not load beside it
         options = ["--no-deps"] if device == "cpu" else []
-        return {"py_modules": [self._kit], "uv": {"packages": [package], "uv_pip_install_options": options}}
+        return {"uv": {"packages": [package], "uv_pip_install_options": options}}
 
 
 def _kit() -> str:
