@@ -8,9 +8,11 @@ from IPython.display import Markdown, display
 from reproducers.catalog import Contract, find_bug
 from reproducers.engine import Engine
 from reproducers.errors import NotApplicable, UsageError
+from reproducers.journal import JOURNAL_MIME
 from reproducers.judgement import Judgement, verdict_not_required
 from reproducers.parameters import check_parameters
-from reproducers.states import EngineFacts
+from reproducers.states import ENVIRONMENT_MIME, EngineFacts
+from reproducers.texts import fence, plain
 from reproducers.timeline import timeline
 from reproducers.values import Verdict
 
@@ -21,7 +23,8 @@ def show_timeline(vllm: Engine, judgement: Judgement) -> None:
     """Show the figure, and the calls as a folded table."""
     line = timeline(vllm.journal, judgement.window)
     display(line)
-    display(Markdown(f"<details><summary>{len(line.calls)} calls</summary>\n\n{line.table()}\n\n</details>"))
+    table = f"<details><summary>{len(line.calls)} calls</summary>\n\n{line.table()}\n\n</details>"
+    display({"text/markdown": table, JOURNAL_MIME: vllm.journal.to_json()}, raw=True)
 
 
 def promised(bug: str, facts: EngineFacts) -> Contract:
@@ -71,8 +74,13 @@ def show_end(vllm: Engine, judgement: Judgement, namespace: Mapping[str, Any]) -
         judgement: the verdict.
         namespace: the notebook's `globals()`, which hold its parameters.
     """
+    system = plain(vllm.system())
     residue = vllm.close()
     names = [name for name in namespace.get("__annotations__", {}) if name != "engine"]
     options = "".join(f" -p {name}={namespace[name]}" for name in names)
     display(residue)
     display(Markdown(f"Run it again: `repro run {judgement.bug} --engine {vllm.facts.kind}{options}`"))
+    if system:
+        marks = fence(system, 3)
+        shown = f"<details><summary>vLLM's collect_env</summary>\n\n{marks}text\n{system}\n{marks}\n\n</details>"
+        display({"text/markdown": shown, ENVIRONMENT_MIME: {"collect_env": system}}, raw=True)

@@ -6,7 +6,7 @@ raise `EndpointError` where it cannot be read.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import httpx
@@ -159,7 +159,7 @@ class LifecycleClient:
             EndpointError: it did not answer 200.
         """
         response: list[str] = []
-        self._answered(self._call("GET", "/metrics", whole=response))
+        self._answered(self._call("GET", "/metrics", whole=response, kept=_about_sleep))
         return response[0]
 
     @property
@@ -231,8 +231,9 @@ class LifecycleClient:
         *,
         timeout_s: float | None = None,
         whole: list[str] | None = None,
+        kept: Callable[[str], str] = str,
     ) -> Call:
-        """Make one call and record it; `whole` receives the uncut answer."""
+        """Make one call and record it; `whole` receives the uncut answer, `kept` says what is recorded of it."""
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
         start = self.journal.now()
         status, text, error, headers = None, "", "", {}
@@ -251,10 +252,15 @@ class LifecycleClient:
             start,
             self.journal.now(),
             status,
-            text[:BODY_LIMIT],
+            kept(text)[:BODY_LIMIT],
             error,
             payload=body,
             headers=headers,
         )
         self.journal.add_call(call)
         return call
+
+
+def _about_sleep(metrics: str) -> str:
+    """The lines of the metrics page that are about sleep: it is long, and what else it says is not of this matter."""
+    return "\n".join(line for line in metrics.splitlines() if "sleep" in line and not line.startswith("#"))

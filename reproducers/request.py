@@ -49,7 +49,7 @@ class RequestInFlight:
     def __init__(self, url: str, body: Mapping[str, Any], journal: Journal, name: str) -> None:
         self._journal = journal
         self._body = dict(body)
-        self._life = RequestLife(name, posted=journal.now())
+        self._life = RequestLife(name, posted=journal.now(), payload=self._body)
         self._payloads: list[Mapping[str, Any]] = []
         self._progress = threading.Condition()
         self._socket: socket.socket | None = None

@@ -6,10 +6,21 @@ from typing import Any
 
 from reproducers.values import Completion, RequestLife
 
-__all__ = ["EMULATED", "ENGINE_MIME", "RESIDUE_MIME", "Control", "EngineFacts", "Probe", "Residue", "kind_of"]
+__all__ = [
+    "EMULATED",
+    "ENGINE_MIME",
+    "ENVIRONMENT_MIME",
+    "RESIDUE_MIME",
+    "Control",
+    "EngineFacts",
+    "Probe",
+    "Residue",
+    "kind_of",
+]
 
 ENGINE_MIME = "application/vnd.reproducers.engine+json"
 RESIDUE_MIME = "application/vnd.reproducers.residue+json"
+ENVIRONMENT_MIME = "application/vnd.reproducers.environment+json"
 EMULATED = "emulated driver"
 """The device of an engine whose memory is a model of the driver."""
 

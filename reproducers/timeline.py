@@ -1,6 +1,5 @@
 """What was called when, and what the engine did: a table and a figure on one time axis."""
 
-import html
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +8,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 from reproducers.journal import Journal
+from reproducers.texts import in_cell
 from reproducers.values import Call, Outcome, RequestLife, Sample
 
 __all__ = ["Timeline", "timeline"]
@@ -50,7 +51,7 @@ class Timeline:
         for r in self.lives:
             length = (r.ended if r.ended is not None else self.end) - r.posted
             rows.append((r.posted, length, f"{r.name}: `POST /v1/completions`", _request(r)))
-        rows += [(at, 0.0, "**event**", _cell(text)) for at, text in self.marks]
+        rows += [(at, 0.0, "**event**", in_cell(text)) for at, text in self.marks]
         body = [f"| {at:.2f} | {length:.2f} | {what} | {answer} |" for at, length, what, answer in sorted(rows)]
         return "\n".join(["| at, s | took, s | call | answer |", "|---:|---:|---|---|", *body])
 
@@ -72,9 +73,11 @@ class Timeline:
             if memory:
                 self._draw_memory(axes[1], memory)
             axes[-1].set_xlabel("seconds since the engine was opened")
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format="png", metadata={"Software": None})
-        return buffer.getvalue()
+            drawn, small = io.BytesIO(), io.BytesIO()
+            figure.savefig(drawn, format="png")
+        # a palette makes it several times smaller, so that a record stays one that GitHub shows
+        Image.open(drawn).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+        return small.getvalue()
 
     def _draw_lanes(self, axes: Axes) -> None:
         names = ["calls", *[r.name for r in self.lives], *_STATES]
@@ -156,17 +159,13 @@ def _is_lifecycle(call: Call) -> bool:
     return call.method == "POST" and not call.path.startswith("/v1/") and not asked
 
 
-def _cell(text: str) -> str:
-    return html.escape(" ".join(text.split())[:160], quote=False).replace("|", "\\|")
-
-
 def _answer(call: Call) -> str:
     """The answer in a cell; of the OpenAI endpoints the status only, since the requests are rows of their own."""
     body = "" if call.ok and call.path.startswith("/v1/") else call.body
-    return _cell(call.error if call.status is None else f"{call.status} {body}")
+    return in_cell(call.error) if call.status is None else f"{call.status} {in_cell(body)}".strip()
 
 
 def _request(life: RequestLife) -> str:
     tokens = len(life.completion.tokens) if life.completion else 0
     said = f"{life.outcome or 'still open'}" + (f", {tokens} tokens" if tokens else "")
-    return _cell(f"{said} {life.error}")
+    return f"{said} {in_cell(life.error)}".strip()

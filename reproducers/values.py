@@ -162,6 +162,8 @@ class RequestLife:
     error: str = ""
     outcome: Outcome | None = None
     """None while it is open and not proven to be held."""
+    payload: Mapping[str, Any] | None = None
+    """The JSON body that was sent."""
 
     def with_evidence(self, *, held: bool | None, engine_alive: bool) -> Outcome | None:
         """The outcome, given what is known of the server.

@@ -1,8 +1,10 @@
 """What must not leave a machine, and what looks like it but may."""
 
 import socket
+from collections import Counter
 
 import pytest
+from planted import ORDINARY, PLANTED
 
 from reproducers.privacy import findings, mask, mask_text
 
@@ -32,21 +34,34 @@ def test_it_is_masked(text: str, masked: str) -> None:
     assert findings([masked]) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "POST /v1/completions → 200",
-        "GET /is_sleeping",
-        "max_tokens=16, token_id:335, vLLM 0.32.0, torch 2.13.0+cpu",
-        "cmpl-8cd940e06ab26dfe",
-        "sha256 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        "https://github.com/vllm-project/vllm/issues/45326",
-        "</details>",
-    ],
-)
+@pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert mask_text(text) == text
     assert findings([text]) == []
+
+
+@pytest.mark.parametrize(("text", "secret"), PLANTED, ids=[text[:24] for text, _ in PLANTED])
+@pytest.mark.parametrize("around", ["{}", "File: {}\n  next line", '{{"said": "{}"}}', "| {} |"])
+def test_a_secret_or_a_personal_detail_is_masked_wherever_it_stands(text: str, secret: str, around: str) -> None:
+    told = around.format(text)
+    masked = mask_text(told)
+    assert secret not in masked
+    assert findings([told])
+    assert findings([masked]) == []
+
+
+def test_what_was_masked_is_counted_by_kind_and_not_shown() -> None:
+    masked: Counter[str] = Counter()
+    mask(["127.0.0.1:1234", {"a": "hf_abcdefghijklmnopqrst and hf_abcdefghijklmnopqrsu"}], masked=masked)
+    assert masked == {"a port": 1, "a secret": 2}
+
+
+def test_the_values_of_secret_variables_of_this_process_are_masked_wherever_they_stand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", "correct-horse-battery")
+    monkeypatch.setenv("LOGNAME", "adalovelace")
+    assert mask_text("it said correct-horse-battery to adalovelace") == "it said [masked] to [name]"
 
 
 def test_the_name_of_this_machine_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:

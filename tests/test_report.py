@@ -11,9 +11,10 @@ from reproducers.catalog import catalog
 from reproducers.errors import RecordError
 from reproducers.privacy import findings
 from reproducers.record.read import read
-from reproducers.report.comment import COMMENT_LIMIT, code_span, comment, cut_middle, duplicates, rerun_command
+from reproducers.report.comment import COMMENT_LIMIT, comment, duplicates, rerun_command
 from reproducers.report.difference import calls_of, difference
 from reproducers.report.index import index
+from reproducers.texts import code_span, cut_middle
 
 FOLDER = ROOT / "notebooks" / "records"
 RECORDS = sorted(FOLDER.glob("*/*.ipynb"))

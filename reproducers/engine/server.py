@@ -7,9 +7,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from reproducers.client import LifecycleClient, PauseMode
-from reproducers.engine.attach import restore
+from reproducers.engine.attach import lent, restore
 from reproducers.engine.installation import Installation
 from reproducers.engine.process import EngineProcess
+from reproducers.engine.system import collected, from_server_info
 from reproducers.engine.watch import Watcher
 from reproducers.errors import EndpointError
 from reproducers.journal import Journal
@@ -148,6 +149,17 @@ class Engine(LifecycleClient):
         named = os.environ.get("REPRO_ENGINE_LOG")
         log = self.process.log if self.process else Path(named) if named else None
         return log.read_text(errors="replace").count(words) if log is not None and log.is_file() else None
+
+    def system(self) -> str:
+        """What vLLM's collect_env says of this machine and the engine's environment; empty where nothing does."""
+        known = lent(self.url)
+        installation = self.installation or (known[1] if known else None)
+        if installation is not None:
+            return collected(installation)
+        try:
+            return from_server_info(self.server_info())
+        except EndpointError:
+            return ""
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""

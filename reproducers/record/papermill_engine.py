@@ -15,6 +15,7 @@ import signal
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty
@@ -37,6 +38,7 @@ from reproducers.memory import used_bytes
 from reproducers.parameters import checked
 from reproducers.privacy import mask
 from reproducers.record.metadata import KEY, digest, gathered, output_of
+from reproducers.record.small import StreamCutter, cut_outputs
 from reproducers.stacks import stacks_of
 
 __all__ = ["BUDGET_S", "CELL_TIMEOUT_S", "Follower", "RecordingEngine"]
@@ -102,6 +104,7 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
             follow = self._follow if cell.cell_type == "code" else _ignore
             follow(str(cell.get("id")), "started")
             failed = True
+            self._streams = StreamCutter()
             try:
                 if self._left() <= 0:
                     raise CellTimeoutError("before the cell was started")  # noqa: TRY301  the same end as inside it
@@ -122,6 +125,8 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
                 self._fail(cell, index, name, "the run was stopped from outside while this cell ran", [])
                 raise
             finally:
+                if cell.cell_type == "code":
+                    self._streams.finish(cell.outputs)
                 follow(str(cell.get("id")), "failed" if failed else "done")
                 self.nb_man.cell_complete(cell, cell_index=index)
 
@@ -161,6 +166,8 @@ class RecordingClient(PapermillNotebookClient):  # type: ignore[misc]
         if KEY in content.get("metadata", {}):
             self._follow(str(cell.get("id")), str(content.get("data", {}).get("text/plain", "")))
         output: NotebookNode | None = super().process_message(msg, cell, cell_index)
+        if msg["msg_type"] == "stream" and cell.outputs:
+            self._streams.take(cell.outputs, content["name"], content["text"])
         return output
 
 
@@ -237,8 +244,11 @@ class RecordingEngine(Engine):  # type: ignore[misc]
         kit = importlib.metadata.version("vllm-rl-repro")
         nb.metadata[KEY] = gathered(nb, bug=bug, duration_s=duration_s, residue=residue, kit=kit)
         host = re.search(r"//([^/]+)", str(nb.metadata[KEY]["parameters"].get("engine", "")))
+        cut_outputs(nb)
+        masked: Counter[str] = Counter()
         for part in (*nb.cells, nb.metadata):
-            part.update(mask(part, host[1] if host else ""))
+            part.update(mask(part, host[1] if host else "", masked))
+        nb.metadata[KEY]["masked"] = dict(masked)
         nb.metadata[KEY]["digest"] = digest(nb)
 
 

@@ -13,7 +13,10 @@ from reproducers.errors import RecordError
 from reproducers.judgement import Judgement
 from reproducers.record.metadata import KEY
 
-__all__ = ["Record", "read"]
+__all__ = ["READ_LIMIT", "Record", "read"]
+
+READ_LIMIT = 20_000_000
+"""Bytes from which on a file is not read as a record: it cannot be one, and to look through it takes minutes."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,16 @@ class Record:
     judgement: Judgement
 
 
+def _largest(path: Path) -> str:
+    """Name the largest cell of a file that is too large, where it is a notebook."""
+    try:
+        cells = json.loads(path.read_bytes())["cells"]
+        largest = max(cells, key=lambda cell: len(json.dumps(cell)))
+        return f": the largest cell is '{largest.get('id')}'"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError):
+        return ""
+
+
 def read(path: Path) -> Record:
     """Read a record without running it.
 
@@ -33,6 +46,8 @@ def read(path: Path) -> Record:
         RecordError: it cannot be read, is truncated, is not a notebook, or has no verdict.
     """
     try:
+        if (size := path.stat().st_size) > READ_LIMIT:
+            raise RecordError(f"is {size:,} bytes, too large for a record{_largest(path)}")
         text = path.read_text(encoding="utf-8")
         data = json.loads(text)
     except UnicodeDecodeError as error:

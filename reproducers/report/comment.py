@@ -1,14 +1,17 @@
 """A comment for an issue, in GitHub Markdown: the verdict first, then what it rests on."""
 
-import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from reproducers.catalog import catalog
 from reproducers.errors import RecordError
+from reproducers.journal import JOURNAL_MIME
+from reproducers.record.metadata import output_of
 from reproducers.record.read import Record
+from reproducers.report.steps import steps_of
+from reproducers.texts import code_span, cut_middle, fence, in_cell, plain, quoted
 
-__all__ = ["COMMENT_LIMIT", "calls_table", "code_span", "comment", "cut_middle", "duplicates", "rerun_command"]
+__all__ = ["COMMENT_LIMIT", "calls_table", "comment", "duplicates", "rerun_command"]
 
 COMMENT_LIMIT = 65_536
 """Characters that GitHub takes in one comment."""
@@ -16,8 +19,6 @@ COMMENT_LIMIT = 65_536
 TRACEBACK_LIMIT = 30_000
 CALLS_LIMIT = 20_000
 """Characters of the folded parts."""
-
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
@@ -35,9 +36,11 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
     if len(bugs) > 1:
         raise RecordError(f"the records are of different bugs ({', '.join(sorted(bugs))}): make a report of each")
     parts = [_headline(first), _table(records)]
-    parts += [f"Control {_quoted(first.judgement.control)}.", _sentences(first)]
+    parts += [f"Control {quoted(first.judgement.control)}.", _sentences(first)]
     if calls := calls_table(first):
         parts.append(_folded("What was called when", cut_middle(calls, CALLS_LIMIT)))
+    if memory := _memory(first):
+        parts.append(_folded("Memory", memory))
     parts += [_folded("Last traceback", _code(cut_middle(text, TRACEBACK_LIMIT))) for text in _traceback(first)]
     parts += [_left(first), f"Run it again: `{rerun_command(first)}`"]
     if same:
@@ -62,25 +65,16 @@ def duplicates(record: Record, others: Iterable[Record]) -> list[Record]:
     return [o for o in others if o.judgement.signature == signature and o.said["digest"] != record.said["digest"]]
 
 
-def cut_middle(text: str, limit: int) -> str:
-    """Cut a text in its middle, with a note of how much was left out."""
-    if len(text) <= limit:
-        return text
-    note = f"\n… {len(text) - limit} characters left out …\n"
-    kept = max(0, limit - len(note) - 10)
-    return text[: kept // 2] + note + text[len(text) - (kept - kept // 2) :]
-
-
 def _headline(record: Record) -> str:
     judgement, engine = record.judgement, record.said["engine"] or {}
     on = f" on vLLM {engine['release']}, {engine['device']}" if engine else ""
     runs = f" ({judgement.hits} of {judgement.runs} runs)" if judgement.runs else ""
     title = catalog()[str(record.said["bug"])].title if str(record.said["bug"]) in catalog() else ""
-    return f"**{judgement.verdict}**{on}{runs}: {_quoted(judgement.evidence[0])}\n\n{title} — `{record.said['bug']}`"
+    return f"**{judgement.verdict}**{on}{runs}: {quoted(judgement.evidence[0])}\n\n{title} — `{record.said['bug']}`"
 
 
 def _sentences(record: Record) -> str:
-    return "\n".join(f"- {_quoted(sentence)}" for sentence in record.judgement.evidence[1:])
+    return "\n".join(f"- {quoted(sentence)}" for sentence in record.judgement.evidence[1:])
 
 
 def _table(records: Sequence[Record]) -> str:
@@ -89,18 +83,22 @@ def _table(records: Sequence[Record]) -> str:
         engine = record.said["engine"] or {"release": "", "device": ""}
         quiet = {"engine", "require", "release"}
         settings = ", ".join(f"{k}={v}" for k, v in record.said["parameters"].items() if k not in quiet)
-        evidence = _quoted(record.judgement.evidence[0][:300])
+        evidence = quoted(record.judgement.evidence[0][:300])
         cells = (engine["release"], engine["device"], settings, f"**{record.judgement.verdict}**", evidence)
         rows.append("| " + " | ".join(str(cell).replace("\n", " ") for cell in cells) + " |")
     return "\n".join(rows)
 
 
 def calls_table(record: Record) -> str:
-    """The table of calls that the time line shows, without its own fold; empty where there is none."""
-    for text in _shown(record, "timeline"):
-        if "| at, s |" in text:
-            return text[text.index("| at, s |") :].rpartition("</details>")[0].strip()
-    return ""
+    """What was called when, as a table; empty where no server was called."""
+    rows = []
+    for step in steps_of(record):
+        what = "**event**" if not step.target else f"`{step.method}` {in_cell(step.target)}"
+        took = "" if step.end is None else f"{step.end - step.start:.2f}"
+        kind, _, rest = step.said.partition(" ")
+        answer = in_cell(step.said) if not step.target else f"{quoted(kind)} {in_cell(rest)}".strip()
+        rows.append(f"| {step.start:.2f} | {took} | {f'{step.name}: ' if step.name else ''}{what} | {answer} |")
+    return "\n".join(["| at, s | took, s | call | answer |", "|---:|---:|---|---|", *rows]) if rows else ""
 
 
 def _shown(record: Record, name: str) -> Iterator[str]:
@@ -110,11 +108,23 @@ def _shown(record: Record, name: str) -> Iterator[str]:
             yield from (str(output.get("data", {}).get("text/markdown", "")) for output in cell.get("outputs", []))
 
 
+def _memory(record: Record) -> str:
+    series = (output_of(record.node, JOURNAL_MIME) or {}).get("memory", {})
+    rows = [
+        f"| {quoted(name.removesuffix(' bytes'))} | "
+        + " | ".join(f"{readings[at] / 2**20:,.0f}" for at in ("first", "least", "greatest", "last"))
+        + " |"
+        for name, readings in series.items()
+    ]
+    head = ["| MiB | at first | least | greatest | at last |", "|---|---:|---:|---:|---:|"]
+    return "\n".join([*head, *rows]) if rows else ""
+
+
 def _traceback(record: Record) -> list[str]:
     for cell in reversed(record.node.cells):
         for output in reversed(cell.get("outputs", [])):
             if output.output_type == "error" and cell.get("id") != "assertion":
-                return [_ESCAPES.sub("", "\n".join(output.get("traceback", [])))]
+                return [plain("\n".join(output.get("traceback", [])))]
     return []
 
 
@@ -130,24 +140,5 @@ def _folded(title: str, text: str) -> str:
 
 
 def _code(text: str) -> str:
-    fence = _fence(text, 3)
-    return f"{fence}text\n{text}\n{fence}"
-
-
-def code_span(text: str) -> str:
-    """A code span that its text cannot break."""
-    text = " ".join(text.split())
-    fence = _fence(text, 1)
-    pad = " " if "`" in text else ""
-    return f"{fence}{pad}{text}{pad}{fence}"
-
-
-def _fence(text: str, least: int) -> str:
-    """Backticks, one more than the longest run of them in a text."""
-    return "`" * max(least, 1 + max((len(run) for run in re.findall(r"`+", text)), default=0))
-
-
-def _quoted(text: str) -> str:
-    """A sentence as it is read: no tag, link, picture, emphasis or mention of somebody comes of it."""
-    escaped = html.escape(" ".join(text.split()), quote=False)
-    return re.sub(r"([\\`*_\[\]|~!#])", r"\\\1", escaped).replace("@", "@\u200b")
+    marks = fence(text, 3)
+    return f"{marks}text\n{text}\n{marks}"

@@ -1,16 +1,19 @@
 """How two records differ: verdict, evidence, control, engine, settings, calls."""
 
-import re
+import copy
+import io
 from collections.abc import Iterator
 from difflib import unified_diff
 from itertools import islice
 
+from nbformat import NotebookNode
+
 from reproducers.record.read import Record
-from reproducers.report.comment import calls_table, rerun_command
+from reproducers.report.comment import rerun_command
+from reproducers.report.steps import steps_of
 
-__all__ = ["calls_of", "difference"]
+__all__ = ["calls_of", "cell_differences", "difference"]
 
-_ROW = re.compile(r"^\| [\d.]+ \| [\d.]+ \| (.+?) \| (.*?) \|$", re.MULTILINE)
 LINES = 80
 """How many lines of differing calls are shown."""
 
@@ -22,8 +25,35 @@ def difference(one: Record, other: Record) -> list[str]:
 
 def calls_of(record: Record) -> list[str]:
     """The calls and requests of a record in their order, each with its status or outcome."""
-    rows = _ROW.findall(calls_table(record))
-    return [f"{call} → {answer.split(' ')[0].rstrip(',')}" for call, answer in rows]
+    steps = [step for step in steps_of(record) if step.target]
+    return [
+        f"{f'{s.name}: ' if s.name else ''}`{s.method} {s.target}` → {s.said.split(' ')[0].rstrip(',')}" for s in steps
+    ]
+
+
+def cell_differences(one: Record, other: Record) -> str:
+    """Return how the cells of two records differ, as nbdime tells it; pictures and metadata are left out."""
+    from nbdime import diff_notebooks  # noqa: PLC0415  it takes a second to import
+    from nbdime.prettyprint import PrettyPrintConfig, pretty_print_notebook_diff  # noqa: PLC0415
+
+    first, second = _compared(one), _compared(other)
+    told = io.StringIO()
+    config = PrettyPrintConfig(out=told, use_color=False, use_git=False, use_diff=False)
+    pretty_print_notebook_diff("", "", first, diff_notebooks(first, second), config)
+    return told.getvalue()
+
+
+def _compared(record: Record) -> NotebookNode:
+    """A copy with what can be compared by reading: no pictures, no data beside the texts, no metadata."""
+    node = copy.deepcopy(record.node)
+    node.metadata = NotebookNode()
+    for cell in node.cells:
+        cell.metadata = NotebookNode()
+        for output in cell.get("outputs", []):
+            shown = output.get("data", {})
+            for mime in [m for m in shown if not m.startswith("text/")]:
+                del shown[mime]
+    return node
 
 
 def _differences(one: Record, other: Record) -> Iterator[str]:

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from reproducers.catalog import Bug
 from reproducers.record.read import read
-from reproducers.report.comment import code_span
+from reproducers.texts import code_span
 
 __all__ = ["index"]
 

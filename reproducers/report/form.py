@@ -1,0 +1,57 @@
+"""The fields of vLLM's bug form, in its order: environment, what is wrong, and the box to tick."""
+
+from reproducers.catalog import catalog
+from reproducers.record.metadata import output_of
+from reproducers.record.read import Record
+from reproducers.report.comment import COMMENT_LIMIT, comment
+from reproducers.states import ENVIRONMENT_MIME
+from reproducers.texts import cut_middle, fence, plain, quoted
+
+__all__ = ["form"]
+
+ENVIRONMENT_LIMIT = 25_000
+"""Characters of the environment; it is the middle that is left out, which lists libraries."""
+
+
+def form(record: Record) -> str:
+    """Return the text of a bug report as vLLM's form (`400-bug-report.yml`) makes it of what is filled in.
+
+    Args:
+        record: of the bug.
+    """
+    bug = str(record.said["bug"])
+    title = catalog()[bug].title if bug in catalog() else bug
+    parts = [
+        f"<!-- title: [Bug]: {quoted(title)} -->",
+        "### Your current environment",
+        _environment(record),
+        "### 🐛 Describe the bug",
+        _described(record),
+        "### Before submitting a new issue...",
+        "- [ ] Make sure you already searched for relevant issues, and asked the chatbot living at the bottom right "
+        "corner of the [documentation page](https://docs.vllm.ai/en/latest/), which can answer lots of frequently "
+        "asked questions.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(record: Record) -> str:
+    data = output_of(record.node, ENVIRONMENT_MIME) or {}
+    said = plain(str(data.get("collect_env", ""))).strip()
+    if not said:
+        engine = record.said["engine"] or {}
+        lines = [f"{name}: {engine[name]}" for name in ("release", "device", "model") if name in engine]
+        settings = engine.get("settings", {})
+        lines += [f"{name}{f'={value}' if value else ''}" for name, value in settings.items()]
+        lines += ["(The record holds no output of collect_env: run `python -m vllm.collect_env` there.)"]
+        said = plain("\n".join(lines))
+    text = cut_middle(said, ENVIRONMENT_LIMIT)
+    marks = fence(text, 3)
+    summary = "<summary>The output of <code>python collect_env.py</code></summary>"
+    return f"<details>\n{summary}\n\n{marks}text\n{text}\n{marks}\n\n</details>"
+
+
+def _described(record: Record) -> str:
+    script = "The calls of this run as a script that needs nothing but httpx: `repro report --script RECORD`."
+    room = COMMENT_LIMIT - ENVIRONMENT_LIMIT - 2_000
+    return f"{cut_middle(comment([record]), room).strip()}\n\n{script}"
