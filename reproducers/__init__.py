@@ -2,12 +2,13 @@
 
 from reproducers.allocator import open_allocator
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
-from reproducers.engine import Engine, EngineSettings, open_engine
+from reproducers.engine import Engine, EngineSettings, open_engine, parallel
 from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
 from reproducers.metrics import offloaded_bytes, sleep_state
 from reproducers.models import MODELS
 from reproducers.request import together
+from reproducers.residency import Residency, residency
 from reproducers.states import Control, EngineFacts, Probe, Residue
 from reproducers.transitions import Transitions
 from reproducers.values import Call, Completion, Outcome, Verdict
@@ -24,6 +25,7 @@ __all__ = [
     "Judgement",
     "Outcome",
     "Probe",
+    "Residency",
     "Residue",
     "Transitions",
     "Verdict",
@@ -31,9 +33,11 @@ __all__ = [
     "offloaded_bytes",
     "open_allocator",
     "open_engine",
+    "parallel",
     "post_in_flight",
     "promised",
     "require",
+    "residency",
     "show_end",
     "show_timeline",
     "sleep_state",

@@ -18,7 +18,7 @@ __all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "not
 Part = Literal["state transitions", "information retrieval", "consistency"]
 """The part of the RL CI matrix (#45585) that a bug belongs to."""
 Mode = Literal["abort", "wait", "keep"]
-Source = Literal["measured", "read in the release", "said in the thread"]
+Source = Literal["measured", "read in the release", "said in the thread", "the trigger is not written"]
 
 
 class _Range(BaseModel):

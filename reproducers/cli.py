@@ -140,6 +140,21 @@ def doctor() -> None:
     raise typer.Exit(0 if can_run else 1)
 
 
+@app.command()
+def new(
+    bug: Annotated[str, typer.Argument(help="The issue's number, or a name of small letters and hyphens.")],
+    title: Annotated[str, typer.Option(help="What goes wrong, in one line.")],
+    link: Annotated[str, typer.Option(help="Where it is reported; vLLM's issue of that number where not given.")] = "",
+) -> None:
+    """Add a bug: a notebook, a judge with its test, and an entry in the catalog, ready to be filled."""
+    from reproducers.scaffold import add_bug  # noqa: PLC0415
+
+    root = Path(__file__).parents[1]
+    for path in add_bug(bug, title, link, root):
+        out.print(f"written: {path.relative_to(root)}", markup=False)
+    out.print("Next: the trigger, the judge and its test; README says how, under 'Adding a bug'.", markup=False)
+
+
 app.command("report")(report_records)
 app.command("diff")(diff_records)
 app.command("index")(index_records)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from types import ModuleType
 
-__all__ = ["DeviceMemory", "device_names", "used_bytes"]
+__all__ = ["DeviceMemory", "device_names", "used_by_device", "used_bytes"]
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # where the discontinued package `pynvml` shadows nvidia-ml-py
@@ -37,6 +37,17 @@ def device_names() -> list[str]:
     if (nvml := _nvml()) is None:
         return []
     return [str(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(i))) for i in range(nvml.nvmlDeviceGetCount())]
+
+
+def used_by_device() -> tuple[int, ...]:
+    """Bytes in use now on each device; empty without one, or where the driver does not tell."""
+    if (nvml := _nvml()) is None:
+        return ()
+    try:
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+        return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
+    except nvml.NVMLError:
+        return ()
 
 
 def used_bytes(pids: Collection[int] = ()) -> DeviceMemory | None:

@@ -28,6 +28,7 @@ __all__ = [
     "Require",
     "Runner",
     "Seconds",
+    "Size",
     "Streams",
     "WakeOrder",
     "WakeStages",
@@ -77,6 +78,8 @@ Model = Literal["falcon-h1", "qwen3-next", "dense"]
 """The family of a tiny model: Mamba 2 beside attention, gated delta nets between attention, or attention alone."""
 WakeStages = Literal["whole", "staged"]
 """Whether a wake-up maps everything at once, or the weights first."""
+Size = Annotated[int, Field(ge=1, le=8)]
+"""A tensor- or data-parallel size: how many GPUs."""
 Streams = Annotated[int, Field(ge=0, le=100)]
 """How many streams decode."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]

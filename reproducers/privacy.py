@@ -22,23 +22,28 @@ _KNOWN_FORMATS = (
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
 _HEADERS = (
-    r"(?i:\b(?:proxy-)?authorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer|token|digest)?\s*[^\s\"',}\[]{3,}"
-    r"|\bbearer\s+[\w.~+/-]{8,}=*|\b(?:set-)?cookie[\"']?\s*:\s*[^\n\"'\[]{4,}"
-    r"|\bx-(?:api-key|auth-token|amz-security-token)[\"']?\s*:\s*[\"']?[^\s\"',\[]{4,})"
+    r"(?i:\b(?:proxy-)?authorization{Q}\s*[:=]\s*{Q}(?:basic|bearer|token|digest)?\s*[^\s\"',}\[]{3,}"
+    r"|\bbearer\s+[\w.~+/-]{8,}=*|\b(?:set-)?cookie{Q}\s*:\s*[^\n\"'\[]{4,}"
+    r"|\bx-(?:api-key|auth-token|amz-security-token){Q}\s*:\s*{Q}[^\s\"',\[]{4,})"
 )
 _NAMED = (
     r"(?i:(?<![a-z0-9])(?:[a-z0-9]+[_-]){0,4}(?:password|passwd|passphrase|pwd|secret|api[_-]?key|apikey|private[_-]key"
-    r"|secret[_-]?key|access[_-]?key(?:[_-]id)?|account[_-]?key|client[_-]secret|credentials?)[\"']?\s*[=:]\s*)"
-    r"(?![\"']?(?:(?i:none|null|true|false|not set|yes|no|str)\b|\*|\[))[\"']?[^\s\"',;&)}\]]{3,}"
-    r"|(?i:(?<![a-z0-9])(?:[a-z0-9]+[_-]){0,4}token[\"']?\s*[=:]\s*)[\"']?(?!token_id:)(?=[^\s\"',]*\d)(?=[^\s\"',]*[a-z])"
+    r"|secret[_-]?key|access[_-]?key(?:[_-]id)?|account[_-]?key|client[_-]secret|credentials?){Q}\s*[=:]\s*)"
+    r"(?!{Q}(?:(?i:none|null|true|false|not set|yes|no|str)\b|\*|\[)){Q}[^\s\"',;&)}\]]{3,}"
+    r"|(?i:(?<![a-z0-9])(?:[a-z0-9]+[_-]){0,4}token{Q}\s*[=:]\s*){Q}(?!token_id:)(?=[^\s\"',]*\d)(?=[^\s\"',]*[a-z])"
     r"[\w.+/=~-]{12,}"
-    r"|[?&](?i:(?:access_|auth_|id_)?token|sig|signature|key|api_?key|x-amz-(?:signature|credential|security-token))="
+    r"|[?&](?:amp;)?(?i:(?:access_|auth_|id_)?token|sig|signature|key|api_?key|x-amz-(?:signature|credential|security-token))="
     r"[^\s&\"'\[]{4,}"
 )
 _USER_INFO = r"(?<=://)[^/\s@\[\]]+@"
 
-SECRET = re.compile("|".join([_KNOWN_FORMATS, _HEADERS, _NAMED, _USER_INFO]))
+_QUOTE = r"(?:[\"']|&quot;|&#x?\d+;)?"
+"""A quotation mark, or none; in HTML it is escaped. It stands in the patterns above as `{Q}`."""
+
+SECRET = re.compile("|".join([_KNOWN_FORMATS, _HEADERS, _NAMED, _USER_INFO]).replace("{Q}", _QUOTE))
 """Secrets by their known formats, by the header or the name that they stand behind, and in URLs."""
+
+_NAME_OF_SECRET = re.compile(rf"(?i)([?&]?(?:amp;)?(?:proxy-)?[a-z][\w-]*{_QUOTE}\s*[=:]\s*{_QUOTE})(?!//)")
 
 _PORT = re.compile(r"\b(127\.\d+\.\d+\.\d+|localhost|\[::1\]|HOST):\d{1,5}\b")
 _ROOTS = "home|root|Users|tmp|var|opt|work|mnt|data|usr|srv|scratch|private|workspace|nfs|shared|gpfs|lustre|export"
@@ -132,7 +137,7 @@ def _behind_its_name(text: str) -> str:
     """Mask a secret, and keep the name or header that it stands behind, so that it can be seen what was there."""
     if text.endswith("@"):  # who and with what password, in a URL
         return "[masked]"
-    named = re.match(r"(?i)([?&]?(?:proxy-)?[a-z][\w-]*[\"']?\s*[=:]\s*[\"']?)(?!//)", text)
+    named = _NAME_OF_SECRET.match(text)
     return f"{named[1]}[masked]" if named and text != named[1] else "[masked]"
 
 
@@ -191,10 +196,18 @@ def mask(value: Any, host: str = "", masked: "Counter[str] | None" = None) -> An
         remote = host and not _PORT.fullmatch(host)
         return mask_text(value.replace(host, "HOST:PORT") if remote else value, masked)
     if isinstance(value, dict):
-        return type(value)({k: v if k in _PICTURES else mask(v, host, masked) for k, v in value.items()})
+        return type(value)({k: v if k in _PICTURES else _masked(k, v, host, masked) for k, v in value.items()})
     if isinstance(value, list):
         return [mask(v, host, masked) for v in value]
     return value
+
+
+def _masked(key: str, value: Any, host: str, masked: "Counter[str] | None") -> Any:
+    """Mask one field; the lines of a traceback as one text, since a key in PEM stands on several."""
+    if key == "traceback" and isinstance(value, list) and all(isinstance(line, str) for line in value):
+        text: str = mask("\n".join(value), host, masked)
+        return text.split("\n")
+    return mask(value, host, masked)
 
 
 def findings(value: Any) -> list[str]:

@@ -3,16 +3,14 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from PIL import Image
+from typing import TYPE_CHECKING, Any
 
 from reproducers.journal import Journal
 from reproducers.texts import in_cell
 from reproducers.values import Call, Outcome, RequestLife, Sample
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Timeline", "timeline"]
 
@@ -63,6 +61,10 @@ class Timeline:
 
     def png(self) -> bytes:
         """The figure; readable on a light and on a dark page, since its own background is white."""
+        import matplotlib as mpl  # noqa: PLC0415  it takes a second to import, and most of the kit draws nothing
+        from matplotlib.figure import Figure  # noqa: PLC0415
+        from PIL import Image  # noqa: PLC0415
+
         memory = [name for name in _MEMORY if any(s.name == name for s in self.samples)]
         with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
             height = 1.4 + 0.26 * (1 + len(self.lives) + len(_STATES)) + (1.3 if memory else 0.0)
@@ -79,7 +81,7 @@ class Timeline:
         Image.open(drawn).convert("RGB").quantize(64, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
         return small.getvalue()
 
-    def _draw_lanes(self, axes: Axes) -> None:
+    def _draw_lanes(self, axes: "Axes") -> None:
         names = ["calls", *[r.name for r in self.lives], *_STATES]
         rows = {name: i for i, name in enumerate(names)}
         for call in self.calls:
@@ -110,7 +112,7 @@ class Timeline:
         axes.set_ylim(len(names) - 0.5, -1.6)
         axes.set_xlim(0, self.end * 1.08 or 1)
 
-    def _label_calls(self, axes: Axes) -> None:
+    def _label_calls(self, axes: "Axes") -> None:
         """Write the lifecycle calls above their lane, as far apart as they can be read."""
         last = -1.0
         for call in self.calls:
@@ -119,7 +121,7 @@ class Timeline:
                 axes.annotate(text, (call.start, -0.35), rotation=20, fontsize=7, color=BLUE if call.ok else RED)
                 last = call.start
 
-    def _draw_memory(self, axes: Axes, names: Sequence[str]) -> None:
+    def _draw_memory(self, axes: "Axes", names: Sequence[str]) -> None:
         for name in names:
             points = [(s.at, s.value / 2**30) for s in self.samples if s.name == name and s.value is not None]
             axes.step(*zip(*points, strict=True), where="post", color=_MEMORY[name], label=name.replace("bytes", "GiB"))

@@ -86,13 +86,21 @@ class Workers:
     def bytes_by_tag(self) -> dict[str, TagBytes]:
         """Bytes that each tag holds and has mapped; also noted in the journal, for the time line."""
         tags: dict[str, TagBytes] = {}
-        for worker in self._asked("repro_bytes_by_tag"):
+        for worker in self._asked("repro_bytes_by_tag"):  # of every worker that the endpoint asks
             for tag, known in worker.items():
                 so_far = tags.get(tag, TagBytes(0, 0))
                 tags[tag] = TagBytes(so_far.held + known["held"], so_far.mapped + known["mapped"])
         for tag, known in tags.items():
             self._client.journal.add_sample(Sample(self._client.journal.now(), f"{tag} bytes", float(known.mapped)))
         return tags
+
+    def mapped_by_worker(self) -> tuple[int, ...]:
+        """Bytes that are mapped now, of each worker; empty where no answer came, as from a dead engine."""
+        try:
+            found = self._asked("repro_bytes_by_tag")
+        except EndpointError:
+            return ()
+        return tuple(sum(int(known["mapped"]) for known in worker.values()) for worker in found)
 
     def mapped(self, tag: Tag) -> int | None:
         """Bytes of a tag that are mapped now; None where no answer came, as from a lost device."""

@@ -56,8 +56,8 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert lost, "the node was not lost while the engine ran"
     (row,) = rows_of(swept.results, matrix.against)
+    assert lost, f"the node was not lost while the engine ran: {row.said}"
     assert row.outcome is Outcome.AS_EXPECTED, row.said
     assert row.verdict is Verdict.REPRODUCED
     assert (tmp_path / "out" / row.results[0].record).is_file()

@@ -29,6 +29,7 @@ __all__ = [
     "lending",
     "lent",
     "open_engine",
+    "parallel",
     "release_at_hand",
 ]
 
@@ -84,6 +85,24 @@ def _on_this_machine(device: str, release: str, found: Mapping[str, Installation
             "or name another interpreter in REPRO_PYTHON"
         )
     return found[device]
+
+
+def parallel(tensor: int = 1, data: int = 1) -> EngineSettings:
+    """Return the settings of an engine over several GPUs.
+
+    Args:
+        tensor: over how many GPUs the model is split.
+        data: how many copies of it there are.
+
+    Raises:
+        NotApplicable: this machine has fewer GPUs.
+    """
+    needed, there = tensor * data, len(device_names())
+    if needed > max(1, there):
+        raise NotApplicable(f"TP={tensor}, DP={data} needs {needed} GPUs, and this machine has {there}")
+    flags = [f"--tensor-parallel-size={tensor}"] if tensor > 1 else []
+    flags += [f"--data-parallel-size={data}"] if data > 1 else []
+    return EngineSettings(flags=tuple(flags))
 
 
 def device_of(installation: Installation) -> str:

@@ -23,6 +23,8 @@ def verdict_table(bugs: Iterable[Bug], folder: Path, device: str) -> str:
     rows = []
     for bug in bugs:
         records = [read(path) for path in sorted((folder / bug.id).glob("*.ipynb"))]
+        if not records:  # a bug that was added and not measured yet
+            continue
         here = [r for r in records if _device(r) == device or (bug.memory and _device(r) != "cpu")]
         stock = [r for r in here if _fix(r) == "none"]
         fixed = [r for r in here if _fix(r) != "none"]

@@ -1,6 +1,7 @@
 """A record as one HTML file: images inside, nothing fetched, nothing run."""
 
 import copy
+import re
 
 from nbconvert import HTMLExporter
 from nbformat import NotebookNode
@@ -22,7 +23,8 @@ def html_page(record: Record) -> str:
     nothing = {"mathjax_url": "", "require_js_url": "", "jquery_url": "", "mermaid_js_url": ""}
     exporter = HTMLExporter(template_name="lab", sanitize_html=True, **nothing)  # type: ignore[no-untyped-call]
     text, _ = exporter.from_notebook_node(_harmless(record.node))
-    return str(text).replace("<head>", f"<head>{_POLICY}", 1)
+    without_scripts = re.sub(r"(?is)<script\b.*?</script\s*>", "", str(text))  # the template's own
+    return without_scripts.replace("<head>", f"<head>{_POLICY}", 1)
 
 
 def _harmless(node: NotebookNode) -> NotebookNode:

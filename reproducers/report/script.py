@@ -28,42 +28,60 @@ LEFT_OUT = {"/load", "/v1/models", "/version", "/server_info"}
 PAUSE_S = 0.4
 """A pause between two calls from which on the run waited for something."""
 BOUND_S = 60
+_SEQUENCE = re.compile(r"^allocator: (.+?): (.+); weights equal: ", re.MULTILINE)
 
 
 def script(record: Record) -> str:
-    """Return the script.
+    """Return the script: the calls of a server, or, where none was called, the sequences on the allocator.
 
     Raises:
-        RecordError: the record called no server.
+        RecordError: the record has neither.
     """
     steps = [step for step in steps_of(record) if step.target]
-    if not steps:
-        raise RecordError("called no server: its allocator sequences ran in a process of their own, see the record")
-    settings = dict((record.said["engine"] or {}).get("settings", {}))
+    sequences = list(_sequences(record))
+    if not steps and not sequences:
+        raise RecordError("called no server and no allocator: there is nothing to repeat")
     engine = record.said["engine"] or {"release": "unknown", "device": "unknown"}
     bug = str(record.said["bug"])
-    lines = list(lines_of(steps))
+    words: dict[str, Any] = {
+        "bug": _text(bug),
+        "title": _text(catalog()[bug].title if bug in catalog() else bug),
+        "release": _text(engine["release"]),
+        "device": _text(engine["device"]),
+        "verdict": record.judgement.verdict.value,
+        "evidence": _text(record.judgement.evidence[0]),
+        "name": f"{re.sub(r'[^0-9A-Za-z-]', '', bug)}.py",
+    }
+    if steps:
+        settings = dict(engine.get("settings", {}))
+        words |= {
+            "notes": [_text(note) for note in _notes(record, steps, settings)],
+            "model": MODEL,
+            "flags": pprint.pformat(_flags(settings), width=100),
+            "environment": pprint.pformat({k: v for k, v in settings.items() if k.startswith("VLLM_")}, width=100),
+            "bound": BOUND_S,
+            "steps": textwrap.indent("\n".join(lines_of(steps)) or "pass", "    "),
+        }
+    else:
+        words["sequences"] = pprint.pformat(sequences, width=100)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=False,  # noqa: S701  what is put in is a literal or a line of text, see `_text`
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    return environment.get_template("script.py.j2").render(
-        bug=_text(bug),
-        title=_text(catalog()[bug].title if bug in catalog() else bug),
-        release=_text(engine["release"]),
-        device=_text(engine["device"]),
-        verdict=record.judgement.verdict.value,
-        evidence=_text(record.judgement.evidence[0]),
-        notes=[_text(note) for note in _notes(record, steps, settings)],
-        name=f"{re.sub(r'[^0-9A-Za-z-]', '', bug)}.py",
-        model=MODEL,
-        flags=pprint.pformat(_flags(settings), width=100),
-        environment=pprint.pformat({k: v for k, v in settings.items() if k.startswith("VLLM_")}, width=100),
-        bound=BOUND_S,
-        steps=textwrap.indent("\n".join(lines) or "pass", "    "),
-    )
+    return environment.get_template("script.py.j2" if steps else "sequences.py.j2").render(words)
+
+
+def _sequences(record: Record) -> Iterator[tuple[list[str], str]]:
+    """The sequences on the allocator, as the record shows them, and how each ended."""
+    for cell in record.node.cells:
+        for output in cell.get("outputs", []) if cell.get("id") == "observe" else []:
+            for steps, ended in _SEQUENCE.findall(str(output.get("text", ""))):
+                died = re.search(r"died of (\w+)", ended)
+                error = re.search(r"`: (\w+: .*)", ended)
+                missing = "no discard" if "has no discard" in ended else ""
+                yield steps.split(", "), died[0] if died else error[1] if error else missing or ended
 
 
 def lines_of(steps: Sequence[Step]) -> Iterator[str]:

@@ -161,14 +161,62 @@ def sleep_without_waiting():
         owner.synchronize_device = lambda _worker: None
 
 
+def resume_heeds_the_memory():
+    """Resume while asleep, as it could be: the gate stays shut until all memory is mapped; the wake-up opens it."""
+
+    def resume_scheduler(original, core, *args):
+        return None if core.model_executor.is_sleeping else original(core, *args)
+
+    _wrap(resume_scheduler, "vllm.v1.engine.core", "EngineCore", "resume_scheduler")
+
+
+def wake_what_sleeps():
+    """#45616's family, as it could be: of the tags of a wake-up, those that are awake already are passed over."""
+
+    def wake_up(original, executor, tags=None):
+        asleep = None if tags is None else [tag for tag in tags if tag in executor.sleeping_tags]
+        return None if asleep == [] else original(executor, asleep)
+
+    _wrap(wake_up, "vllm.v1.executor.abstract", "Executor", "wake_up")
+
+
+def refuse_unknown_tags():
+    """A wake-up with an unknown tag, as it could be: refused with 400, and nothing is changed."""
+    from fastapi import HTTPException
+
+    async def wake_up(original, llm, tags=None):
+        unknown = [tag for tag in tags or [] if tag not in {"weights", "kv_cache", "scheduling"}]
+        if unknown:
+            raise HTTPException(400, f"unknown wake-up tag {unknown[0]}: weights, kv_cache, scheduling")
+        return await original(llm, tags)
+
+    _wrap(wake_up, "vllm.v1.engine.async_llm", "AsyncLLM", "wake_up")
+
+
+def sleep_through_the_engine():
+    """Sleep past the engine (verl #6456), as it could be: what is asked of the workers goes through the engine."""
+
+    async def collective_rpc(original, llm, method, timeout=None, args=(), kwargs=None):
+        if method in {"sleep", "wake_up"}:
+            await getattr(llm, method)(*args, **(kwargs or {}))
+            return [None]
+        return await original(llm, method, timeout, args, kwargs)
+
+    _wrap(collective_rpc, "vllm.v1.engine.async_llm", "AsyncLLM", "collective_rpc")
+
+
 FIXES = {
     "45326:proposed": abort_while_asleep,
     "45518:proposed": say_whether_it_happened,
     "44483:undo": resume_after_any_wake,
     "45363:undo": sleep_without_waiting,
     "45552:undo": sleep_without_waiting,
+    "45616:proposed": wake_what_sleeps,
     "52144:undo": keep_does_not_freeze,
     "partial-wake-metric:undo": metric_awake_after_any_wake,
+    "resume-while-asleep:proposed": resume_heeds_the_memory,
+    "unknown-wake-tag:proposed": refuse_unknown_tags,
+    "verl-6456:proposed": sleep_through_the_engine,
 }
 
 

@@ -1,0 +1,58 @@
+"""Residency: what memory there is at one moment, and what the engine says of itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from reproducers.engine import Engine
+from reproducers.errors import EndpointError
+from reproducers.memory import used_by_device
+from reproducers.metrics import sleep_state
+
+__all__ = ["Residency", "residency"]
+
+T = TypeVar("T")
+FREED = 0.1
+"""Share of a worker's or GPU's bytes that a sleep frees at least: weights and KV cache are most of what it has."""
+
+
+@dataclass(frozen=True)
+class Residency:
+    """Bytes and flags, read one after the other."""
+
+    workers: tuple[int, ...]
+    """Bytes mapped by the allocator, of each worker that answered; empty where there is no device memory."""
+    devices: tuple[int, ...]
+    """Bytes in use of each GPU, by NVML; empty without one."""
+    sleeping: bool | None
+    """`/is_sleeping`; None where it was not answered."""
+    awake: float | None
+    """The metric's value for the state awake; None where it cannot be read."""
+
+    def freed_since(self, before: "Residency") -> list[bool]:
+        """Of each worker and each GPU that had something before, whether it has clearly less now."""
+        pairs = [*zip(before.workers, self.workers, strict=False), *zip(before.devices, self.devices, strict=False)]
+        return [now <= (1 - FREED) * then for then, now in pairs if then]
+
+    def __str__(self) -> str:
+        mib = [f"{b / 2**20:.0f}" for b in (*self.workers, *self.devices)]
+        awake = "unknown" if self.awake is None else f"{self.awake:g}"
+        return f"{' + '.join(mib) or 'no'} MiB, is_sleeping {str(self.sleeping).lower()}, metric awake={awake}"
+
+
+def residency(vllm: Engine) -> Residency:
+    """Read it now; what a dead engine does not answer is None or empty."""
+    metrics = _answered(vllm.metrics)
+    return Residency(
+        vllm.workers.mapped_by_worker(),
+        used_by_device() if vllm.facts.kind == "cuda" else (),
+        _answered(vllm.is_sleeping),
+        None if metrics is None else sleep_state(metrics).get("awake"),
+    )
+
+
+def _answered(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except EndpointError:
+        return None

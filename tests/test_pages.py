@@ -1,0 +1,133 @@
+"""What people look at: records as Markdown and HTML, the sweep's page; in a real browser where there is one."""
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import cmarkgfm
+import pytest
+from cmarkgfm.cmark import Options
+from conftest import ROOT
+from nbformat.v4 import new_output
+
+from reproducers.record.read import Record, read
+from reproducers.report.comment import COMMENT_LIMIT, comment
+from reproducers.report.form import form
+from reproducers.report.page import html_page
+
+RECORDS = sorted((ROOT / "notebooks" / "records").glob("*/*.ipynb"))
+HELD = ROOT / "notebooks" / "records" / "45326" / "vllm-0.32.0-cpu.ipynb"
+ARTIFACTS = ROOT / "artifacts"
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+NASTY = (
+    "<script>alert(1)</script><img src=http://evil.example/x onerror=alert(2)> [c](javascript:alert(3)) "
+    "![p](http://evil.example/p) @someone #1 | `x` \x00\x1b[31m"
+)
+
+
+def rendered(markdown: str) -> str:
+    """As GitHub renders it, before it takes away what it does not allow."""
+    html: str = cmarkgfm.github_flavored_markdown_to_html(markdown, options=Options.CMARK_OPT_UNSAFE)
+    return html
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_comment_form_and_page_of_every_record_stand_alone(path: Path) -> None:
+    record = read(path)
+    for text in (comment([record]), form(record)):
+        html = rendered(text)
+        assert len(text) < COMMENT_LIMIT
+        assert html.count("<details>") == html.count("</details>")
+        assert html.count("<table>") >= 1
+        assert set(re.findall(r"<(\w+)", html)) <= {
+            "a", "code", "details", "em", "h3", "input", "li", "p", "pre", "strong", "sub", "summary", "table",
+            "tbody", "td", "th", "thead", "tr", "ul",
+        }  # fmt: skip
+    page = html_page(record)
+    assert len(page) < 1_000_000
+    assert "<script" not in page
+    assert not re.findall(r"""<(?:img|link|iframe)[^>]+(?:src|href)=["'](?!data:)[^"']+""", page)
+    assert "Content-Security-Policy" in page
+
+
+def test_the_form_has_the_fields_of_vllms_form_in_their_order() -> None:
+    text = form(read(HELD))
+    headings = re.findall(r"^### (.+)$", text, re.MULTILINE)
+    assert headings == ["Your current environment", "🐛 Describe the bug", "Before submitting a new issue..."]
+    assert "<summary>The output of <code>python collect_env.py</code></summary>" in text
+    assert "PyTorch version" in text
+    assert "vLLM Version" in text
+
+
+@pytest.fixture
+def nasty() -> Record:
+    """A record whose server answered with markup, control characters and a table's marks."""
+    record = read(HELD)
+    judgement = replace(record.judgement, evidence=(NASTY, NASTY), control=f"passed: {NASTY}", signature=NASTY)
+    for cell in record.node.cells:
+        if cell.get("id") == "timeline":
+            call = {"method": "POST", "path": "/sleep", "params": {"x": NASTY}, "payload": None, "start": 1, "end": 2}
+            data = {
+                "calls": [call | {"status": 500, "body": NASTY, "error": ""}],
+                "requests": [],
+                "events": [[3, NASTY]],
+            }
+            shown = {"text/markdown": NASTY, "text/html": NASTY, "application/vnd.reproducers.journal+json": data}
+            cell.outputs.append(new_output("display_data", data=shown))
+            cell.outputs.append(new_output("display_data", data={"application/javascript": "alert(4)"}))
+            cell.outputs.append(new_output("stream", name="stdout", text=NASTY))
+    return replace(record, judgement=judgement)
+
+
+def test_nothing_of_a_servers_answer_is_rendered_as_markup_or_run(nasty: Record) -> None:
+    for text in (comment([nasty], [nasty]), form(nasty)):
+        html = rendered(text)
+        assert "<script" not in html
+        assert "<img" not in html
+        assert "evil.example" not in " ".join(re.findall(r'(?:href|src)="([^"]*)"', html))
+        assert "javascript:" not in " ".join(re.findall(r'href="([^"]*)"', html))
+        assert "\x00" not in text
+        assert "\x1b" not in text
+    page = html_page(nasty)
+    assert "<script" not in page
+    assert "\x00" not in page
+    assert not re.findall(r"<[^>]+onerror", page)
+    assert "alert(4)" not in page
+
+
+def browse(page: Path, folder: Path, shot: Path) -> list[str]:
+    """Open a page in a browser that can resolve no name; return what it asked of anything but files."""
+    log = folder / "net.json"
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1300,1600"]
+    options += ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-sync"]
+    options += ["--disable-component-update", "--no-first-run", f"--user-data-dir={folder / 'profile'}"]
+    options += [f"--log-net-log={log}", f"--screenshot={shot}", "--virtual-time-budget=3000"]
+    subprocess.run([str(BROWSER), *options, page.as_uri()], capture_output=True, timeout=120, check=True)
+    asked = re.findall(r'"url":"((?:https?|wss?)://[^"]+)"', log.read_text(errors="replace"))
+    return [url for url in asked if not re.search(r"google|gstatic|gvt1|chromium", url)]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
+def test_the_pages_open_in_a_browser_without_network_and_ask_for_nothing(nasty: Record, tmp_path: Path) -> None:
+    ARTIFACTS.mkdir(exist_ok=True)
+    pages = {"record": html_page(read(HELD)), "nasty": html_page(nasty)}
+    pages["comment"] = f"<meta charset=utf-8><body style='font-family:sans-serif'>{rendered(comment([read(HELD)]))}"
+    for name, text in pages.items():
+        page = tmp_path / f"{name}.html"
+        page.write_text(text)
+        shot = ARTIFACTS / f"{name}.png"
+        assert browse(page, tmp_path, shot) == []
+        assert shot.stat().st_size > 10_000
+
+
+def test_the_figure_is_small_and_has_alternative_text() -> None:
+    for cell in read(HELD).node.cells:
+        for output in cell.get("outputs", []):
+            if "image/png" in output.get("data", {}):
+                assert len(output["data"]["image/png"]) * 3 / 4 < 120_000
+                assert output.metadata["image/png"]["alt"].startswith("Time line of ")
+                return
+    pytest.fail(f"no figure: {json.dumps([c.get('id') for c in read(HELD).node.cells])}")
