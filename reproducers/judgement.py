@@ -54,13 +54,18 @@ class Judgement:
         return "\n".join([*lines, f"  control: {self.control}", f"  signature: {self.signature}"])
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        quoted = [html.escape(sentence, quote=False) for sentence in self.evidence]
+        quoted = [_harmless(sentence) for sentence in self.evidence]
         markdown = "\n".join(
             [f"**{self.verdict}** · {self.bug} · {self.hits} of {self.runs} runs", ""]
             + [f"- {sentence}" for sentence in quoted]
-            + ["", f"Control {html.escape(self.control, quote=False)}. Signature: `{self.signature}`"]
+            + ["", f"Control {_harmless(self.control)}. Signature: `{self.signature}`"]
         )
         return {"text/plain": str(self), "text/markdown": markdown, VERDICT_MIME: self.to_json()}
+
+
+def _harmless(text: str) -> str:
+    """A sentence in Markdown, of which no tag, link, picture or heading comes whatever a server answered."""
+    return html.escape(" ".join(text.split()), quote=False).replace("](", "]\\(")
 
 
 def verdict_not_required(judgement: Judgement, required: Verdict | None) -> str:

@@ -101,7 +101,7 @@ def test_nothing_of_a_servers_answer_is_rendered_as_markup_or_run(nasty: Record)
 def browse(page: Path, folder: Path, shot: Path) -> list[str]:
     """Open a page in a browser that can resolve no name; return what it asked of anything but files."""
     log = folder / "net.json"
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1300,1600"]
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1300,3600"]
     options += ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", "--disable-sync"]
     options += ["--disable-component-update", "--no-first-run", f"--user-data-dir={folder / 'profile'}"]
     options += [f"--log-net-log={log}", f"--screenshot={shot}", "--virtual-time-budget=3000"]
@@ -115,6 +115,7 @@ def test_the_pages_open_in_a_browser_without_network_and_ask_for_nothing(nasty: 
     ARTIFACTS.mkdir(exist_ok=True)
     pages = {"record": html_page(read(HELD)), "nasty": html_page(nasty)}
     pages["comment"] = f"<meta charset=utf-8><body style='font-family:sans-serif'>{rendered(comment([read(HELD)]))}"
+    pages["comment"] = pages["comment"].replace("<details>", "<details open>")
     for name, text in pages.items():
         page = tmp_path / f"{name}.html"
         page.write_text(text)
