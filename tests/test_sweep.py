@@ -45,11 +45,13 @@ def engines() -> list[int]:
     return found
 
 
-def started(tmp_path: Path, folder: Path) -> "subprocess.Popen[str]":
+def started(tmp_path: Path, folder: Path) -> "subprocess.Popen[bytes]":
+    """Start the sweep; what it says is in `said`."""
     (tmp_path / "matrix.toml").write_text(MATRIX)
     command = [str(Path(sys.executable).with_name("repro")), "sweep", "--matrix", str(tmp_path / "matrix.toml")]
     command += ["--out", str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with (tmp_path / "said").open("w") as said:
+        return subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said)
 
 
 def told(folder: Path) -> dict[tuple[str, str], tuple[str, dict[str, int]]]:
@@ -66,7 +68,8 @@ def test_a_killed_sweep_is_taken_up_again_and_an_undone_fix_turns_it_red(tmp_pat
         process.wait()
         wait_for(lambda: not set(engines()) - before, 15, "the killed sweep left something running")
     process = started(tmp_path, folder)
-    said, _ = process.communicate(timeout=900)
+    process.wait(timeout=900)
+    said = (tmp_path / "said").read_text()
     assert process.returncode == 1, said
     stock, undone = "vllm-0.32.0-cpu-v1-eager", "vllm-0.32.0-cpu-v1-eager-undo"
     assert told(folder) == {
