@@ -1,8 +1,8 @@
 """The sweep on a Ray cluster: on this machine, with the real engine, and with a node that is lost in the middle."""
 
 import os
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -41,21 +41,20 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
     matrix, cells = load_matrix(tmp_path / "matrix.toml")
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     first = cluster.add_node(num_cpus=2)
-    lost: list[float] = []
-
-    def lose() -> None:
-        while not engine_runs():
-            time.sleep(0.5)
-        cluster.add_node(num_cpus=2)
-        cluster.remove_node(first, allow_graceful=False)
-        lost.append(time.monotonic())
-
-    threading.Thread(target=lose, daemon=True).start()
-    try:
-        swept = sweep(matrix, cells, tmp_path / "out", executor=RayExecutor(cluster.address))
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    lost = False
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            running = pool.submit(sweep, matrix, cells, tmp_path / "out", executor=RayExecutor(cluster.address))
+            while not lost and not running.done():
+                time.sleep(0.5)
+                if engine_runs():
+                    cluster.add_node(num_cpus=2)
+                    cluster.remove_node(first, allow_graceful=False)
+                    lost = True
+            swept = running.result()
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
     (row,) = rows_of(swept.results, matrix.against)
     assert lost, f"the node was not lost while the engine ran: {row.said}"
     assert row.outcome is Outcome.AS_EXPECTED, row.said

@@ -1,10 +1,12 @@
 """Groups on a Ray cluster: tasks with their needs, in an environment of their release; a lost node's run elsewhere."""
 
+import importlib.metadata
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ class RayExecutor:
         except ImportError as error:
             raise UsageError("the executor ray needs Ray: pip install 'vllm-rl-repro[fleet]'") from error
         self._ray = ray
-        with_kit = {"py_modules": [_kit()]}  # a module is handed to the nodes with the connection, not with a task
+        with_kit = {"py_modules": _kit()}  # modules are handed to the nodes with the connection, not with a task
         try:
             ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -68,14 +70,15 @@ class RayExecutor:
     def _environment(self, configuration: Configuration) -> dict[str, Any]:
         """What Ray makes on the node beside the kit: the release over the node's own Python."""
         device = "cuda" if configuration.device == "cuda" else "cpu"
-        package = f"{PACKAGES[device]}=={configuration.release}"
-        # on a CPU the node's own environment has what the release needs: another torch would not load beside it
-        options = ["--no-deps"] if device == "cpu" else []
-        return {"uv": {"packages": [package], "uv_pip_install_options": options}}
+        packages = [f"{PACKAGES[device]}=={configuration.release}"]
+        if device == "cpu":  # a node's own environment has what kit and release need: another torch would not load
+            return {"uv": {"packages": packages, "uv_pip_install_options": ["--no-deps"]}}
+        needed = importlib.metadata.requires("vllm-rl-repro") or []
+        return {"uv": {"packages": [*packages, *(name for name in needed if "extra ==" not in name)]}}
 
 
-def _kit() -> str:
-    """The kit as a wheel, with its notebooks, for the nodes."""
+def _kit() -> list[str]:
+    """The kit's package with its notebooks, and its metadata, as folders for the nodes."""
     checkout = Path(__file__).parents[2]
     if not (checkout / "pyproject.toml").is_file():
         raise UsageError("the executor ray needs a checkout of the kit, from which it is handed to the nodes")
@@ -89,7 +92,9 @@ def _kit() -> str:
     )
     if done.returncode:
         raise HarnessError(f"the kit cannot be built: {done.stderr.strip()[-300:]}")
-    return str(next(Path(folder).glob("*.whl")))
+    with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+        wheel.extractall(folder)
+    return [str(part) for part in Path(folder).iterdir() if part.is_dir()]
 
 
 def _group(order: dict[str, Any]) -> dict[str, bytes]:
