@@ -8,7 +8,7 @@ from reproducers.judgement import Judgement
 from reproducers.metrics import offloaded_bytes, sleep_state
 from reproducers.models import MODELS
 from reproducers.request import together
-from reproducers.residency import Residency, residency
+from reproducers.residency import Residency, gate_and_memory, residency
 from reproducers.states import Control, EngineFacts, Probe, Residue
 from reproducers.transitions import Transitions
 from reproducers.values import Call, Completion, Outcome, Verdict
@@ -30,6 +30,7 @@ __all__ = [
     "Transitions",
     "Verdict",
     "check_parameters",
+    "gate_and_memory",
     "offloaded_bytes",
     "open_allocator",
     "open_engine",

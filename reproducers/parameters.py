@@ -20,6 +20,7 @@ __all__ = [
     "DriverModel",
     "EngineChoice",
     "Fix",
+    "Framework",
     "Level",
     "Model",
     "Parameter",
@@ -80,6 +81,10 @@ WakeStages = Literal["whole", "staged"]
 """Whether a wake-up maps everything at once, or the weights first."""
 Size = Annotated[int, Field(ge=1, le=8)]
 """A tensor- or data-parallel size: how many GPUs."""
+Framework = Literal[
+    "sound", "all", "openrlhf", "verl", "skyrl-async", "verl-async", "open-instruct", "both-tags", "roll"
+]
+"""An RL framework's order of calls; sound: those whose every call the engine promises."""
 Streams = Annotated[int, Field(ge=0, le=100)]
 """How many streams decode."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]

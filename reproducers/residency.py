@@ -9,9 +9,10 @@ from reproducers.errors import EndpointError
 from reproducers.memory import used_by_device
 from reproducers.metrics import sleep_state
 
-__all__ = ["Residency", "residency"]
+__all__ = ["Residency", "gate_and_memory", "residency"]
 
 T = TypeVar("T")
+TAGS = ("kv_cache", "weights")
 FREED = 0.1
 """Share of a worker's or GPU's bytes that a sleep frees at least: weights and KV cache are most of what it has."""
 
@@ -49,6 +50,13 @@ def residency(vllm: Engine) -> Residency:
         _answered(vllm.is_sleeping),
         None if metrics is None else sleep_state(metrics).get("awake"),
     )
+
+
+def gate_and_memory(vllm: Engine) -> tuple[bool | None, tuple[str, ...] | None]:
+    """Whether the gate is shut (`/is_sleeping`), and the tags with mapped memory; None for what cannot be told."""
+    tags = _answered(vllm.workers.bytes_by_tag)
+    mapped = tuple(sorted(tag for tag in TAGS if tag in tags and tags[tag].mapped)) if tags else None
+    return _answered(vllm.is_sleeping), mapped
 
 
 def _answered(ask: Callable[[], T]) -> T | None:

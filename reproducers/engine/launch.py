@@ -24,7 +24,7 @@ START_BOUND_S = 600.0
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|PYTHONPATH|LD_\w+|CUDA_\w+|NVIDIA_\w+|NCCL_\w+|(OMP|MKL|OPENBLAS)_\w+|CC|CXX"
-    r"|TORCHINDUCTOR_\w+|TRITON_\w+|XDG_CACHE_HOME"
+    r"|TORCHINDUCTOR_\w+|TORCH_SYMM_MEM_\w+|NVSHMEM_\w+|TRITON_\w+|XDG_CACHE_HOME"
 )
 _DEVICE_FLAGS: Mapping[str, list[str]] = {
     "cpu": [],
