@@ -39,13 +39,18 @@ def device_names() -> list[str]:
     return [str(nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(i))) for i in range(nvml.nvmlDeviceGetCount())]
 
 
-def used_by_device() -> tuple[int, ...]:
-    """Bytes in use now on each device; empty without one, or where the driver does not tell."""
+def used_by_device(pids: Collection[int] = ()) -> tuple[int, ...]:
+    """Bytes in use now on each device; empty without one, or where the driver does not tell.
+
+    Args:
+        pids: the processes of the engine: only the devices that they use are looked at, where the driver tells.
+    """
     if (nvml := _nvml()) is None:
         return ()
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
+        theirs = [handle for handle in handles if any(pid in pids for pid, _ in _shares(nvml, handle))]
+        return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in theirs or handles)
     except nvml.NVMLError:
         return ()
 

@@ -24,7 +24,7 @@ class Residency:
     workers: tuple[int, ...]
     """Bytes mapped by the allocator, of each worker that answered; empty where there is no device memory."""
     devices: tuple[int, ...]
-    """Bytes in use of each GPU, by NVML; empty without one."""
+    """Bytes in use of each GPU that the engine uses, by NVML; empty without one."""
     sleeping: bool | None
     """`/is_sleeping`; None where it was not answered."""
     awake: float | None
@@ -46,7 +46,7 @@ def residency(vllm: Engine) -> Residency:
     metrics = _answered(vllm.metrics)
     return Residency(
         vllm.workers.mapped_by_worker(),
-        used_by_device() if vllm.facts.kind == "cuda" else (),
+        used_by_device(vllm.pids()) if vllm.facts.kind == "cuda" else (),
         _answered(vllm.is_sleeping),
         None if metrics is None else sleep_state(metrics).get("awake"),
     )

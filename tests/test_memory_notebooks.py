@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import nbval
 from test_notebooks import changed, executed
@@ -10,7 +11,9 @@ from test_notebooks import changed, executed
 from reproducers import MODELS
 from reproducers.catalog import catalog, notebooks_folder
 from reproducers.engine import Engine, EngineSettings, open_engine
+from reproducers.judgement import VERDICT_MIME
 from reproducers.record.check import check
+from reproducers.record.metadata import output_of
 from reproducers.record.read import Record
 from reproducers.values import Verdict
 
@@ -83,6 +86,18 @@ def test_without_the_workers_wait_the_engine_dies_behind_a_200(name: str, level:
     assert record.judgement.verdict is Verdict.REPRODUCED, str(record.judgement)
     assert "illegal memory access" in " ".join(record.judgement.evidence)
     assert record.said["residue"]["clean"]
+
+
+@pytest.mark.parametrize(("fix", "verdict"), [("none", Verdict.REPRODUCED), ("proposed", Verdict.FIXED)])
+def test_a_sleep_past_the_engine_kills_it_and_one_that_goes_through_it_does_not(
+    fix: str, verdict: Verdict, tmp_path: Path
+) -> None:
+    record = ran("verl-6456", tmp_path, "emulated", fix=fix)
+    assert record.judgement.verdict is verdict, str(record.judgement)
+    assert record.said["residue"]["clean"]
+    if fix == "none":
+        committed = nbformat.read(notebooks_folder() / catalog()["verl-6456"].notebook, as_version=4)
+        assert output_of(committed, VERDICT_MIME) == record.judgement.to_json()
 
 
 @pytest.mark.parametrize(("release", "verdict"), [("0.27.1", "REPRODUCED"), ("", "FIXED")])

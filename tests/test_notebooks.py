@@ -22,6 +22,7 @@ pytestmark = pytest.mark.engine
 
 BUGS = sorted(name for name, bug in catalog().items() if not any("emulated" in need for need in bug.needs))
 """Those of the control plane."""
+PROPOSED = [name for name in BUGS if "proposed" in catalog()[name].fixes]
 SHORT = {"patience_s": 1.0, "repeats": 1}
 
 # The line of each trigger without which the reported steps have not happened.
@@ -31,6 +32,10 @@ TRIGGERS = {
     "44483": "slept = vllm.sleep(level=level)",
     "52144": "paused = vllm.pause(mode=mode, clear_cache=clear_cache)",
     "partial-wake-metric": 'steps.append(step(f"wake_up(tags={first})"',
+    "resume-while-asleep": "resumed = vllm.resume()",
+    "45616": 'both = vllm.wake_up(tags=["weights", "kv_cache"])',
+    "unknown-wake-tag": 'unknown = vllm.wake_up(tags=["kv-cache"])',
+    "framework-call-orders": "cycles.append(bug.Cycle(name, tuple(steps), answer))",
 }
 # The same, when the call is made and does not do what the trigger needs.
 IDLE = {
@@ -39,6 +44,10 @@ IDLE = {
     "44483": ("vllm.sleep(level=level)", "vllm.resume()"),
     "52144": ("vllm.pause(mode=mode, clear_cache=clear_cache)", "vllm.resume()"),
     "partial-wake-metric": ("vllm.sleep(level=level)", "vllm.resume()"),
+    "resume-while-asleep": ("resumed = vllm.resume()", "resumed = vllm.pause()"),
+    "45616": ('vllm.wake_up(tags=["weights", "kv_cache"])', "vllm.resume()"),
+    "unknown-wake-tag": ('vllm.wake_up(tags=["kv-cache"])', "vllm.resume()"),
+    "framework-call-orders": ("in ORDERS[name]", "in ORDERS[name][-1:]"),
 }
 
 
@@ -81,7 +90,7 @@ def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
 @pytest.fixture(scope="module")
 def proposed() -> Iterator[Engine]:
     """An engine with all proposed fixes."""
-    engine = open_engine("cpu", fix="45326:proposed,45518:proposed")
+    engine = open_engine("cpu", fix=",".join(f"{name}:proposed" for name in PROPOSED))
     yield engine
     assert engine.close().clean
 
@@ -126,7 +135,7 @@ def test_an_older_release_is_told_apart_by_its_behaviour_alone(older: Engine, tm
     assert "200 with an empty body both times" in sleep.judgement.evidence[0]
 
 
-@pytest.mark.parametrize("name", ["45326", "45518"])
+@pytest.mark.parametrize("name", PROPOSED)
 def test_with_the_proposed_fix_it_is_fixed(name: str, proposed: Engine, tmp_path: Path) -> None:
     record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", proposed.url)
     assert record.judgement.verdict is Verdict.FIXED, str(record.judgement)

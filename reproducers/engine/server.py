@@ -50,7 +50,7 @@ class Engine(LifecycleClient):
         self._requests: list[RequestInFlight] = []
         self._level = 1
         self._residue: Residue | None = None
-        self._watcher = Watcher(self.url, self.journal, self._pids)
+        self._watcher = Watcher(self.url, self.journal, self.pids)
         atexit.register(self.close)
 
     def control(self, prompt: str, *, max_tokens: int) -> Control:
@@ -176,5 +176,6 @@ class Engine(LifecycleClient):
             atexit.unregister(self.close)
         return self._residue
 
-    def _pids(self) -> Collection[int]:
+    def pids(self) -> Collection[int]:
+        """The engine's processes; empty for one that was attached to."""
         return [p.pid for p in self.process.tree()] if self.process else []
