@@ -1,6 +1,5 @@
 """The sweep on a Ray cluster: on this machine, with the real engine, and with a node that is lost in the middle."""
 
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,13 +16,7 @@ from reproducers.values import Verdict
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        "REPRO_SWEEP" not in os.environ, reason="takes minutes: REPRO_SWEEP=1 ci/test tests/test_fleet.py"
-    ),
-]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 MATRIX = """
 bugs = ["partial-wake-metric"]
