@@ -12,11 +12,14 @@ import pytest
 from cmarkgfm.cmark import Options
 from conftest import ROOT
 from nbformat.v4 import new_output
+from test_sweep_results import STOCK, UNDO, result
 
 from reproducers.record.read import Record, read
 from reproducers.report.comment import COMMENT_LIMIT, comment
 from reproducers.report.form import form
 from reproducers.report.page import html_page
+from reproducers.sweep.page import write_page
+from reproducers.sweep.results import rows_of
 
 RECORDS = sorted((ROOT / "notebooks" / "records").glob("*/*.ipynb"))
 HELD = ROOT / "notebooks" / "records" / "45326" / "vllm-0.32.0-cpu.ipynb"
@@ -122,6 +125,19 @@ def test_the_pages_open_in_a_browser_without_network_and_ask_for_nothing(nasty: 
         shot = ARTIFACTS / f"{name}.png"
         assert browse(page, tmp_path, shot) == []
         assert shot.stat().st_size > 10_000
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
+def test_the_page_of_a_sweep_opens_in_a_browser_and_asks_for_nothing(tmp_path: Path) -> None:
+    found = [result("44483", "FIXED"), result("45326", "REPRODUCED"), result("45518", "FIXED")]
+    found += [result("44483", "REPRODUCED", UNDO), result("45552", "NOT_APPLICABLE", record="")]
+    older = replace(STOCK, release="0.30.0")
+    found += [result("partial-wake-metric", "FIXED"), result("partial-wake-metric", "REPRODUCED", older)]
+    write_page(rows_of(found, "fix"), tmp_path / "index.html", seconds=600, starts=3)
+    ARTIFACTS.mkdir(exist_ok=True)
+    shot = ARTIFACTS / "sweep.png"
+    assert browse(tmp_path / "index.html", tmp_path, shot) == []
+    assert shot.stat().st_size > 10_000
 
 
 def test_the_figure_is_small_and_has_alternative_text() -> None:
