@@ -1,5 +1,11 @@
 """The vocabulary of the notebooks: open an engine, drive its lifecycle, watch requests, judge, show."""
 
+import sys
+
+# nbformat's jsonschema would load a grammar of IRIs, which takes 3 s, and nothing in a notebook's schema is one
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+
+# ruff: noqa: E402
 from reproducers.allocator import open_allocator
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
 from reproducers.engine import Engine, EngineSettings, open_engine, parallel
