@@ -13,7 +13,7 @@ from reproducers.errors import UsageError
 from reproducers.states import kind_of
 from reproducers.values import Outcome, Verdict
 
-__all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder"]
+__all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder", "title_of"]
 
 Part = Literal["state transitions", "information retrieval", "consistency"]
 """The part of the RL CI matrix (#45585) that a bug belongs to."""
@@ -166,3 +166,8 @@ def find_bug(name: str) -> Bug:
     if (bug := bugs.get(name.removeprefix("#"))) is None:
         raise UsageError(f"unknown bug {name!r}: there are {', '.join(bugs)}")
     return bug
+
+
+def title_of(name: str) -> str:
+    """The title of a bug; empty where the catalog has none, as of a record from elsewhere."""
+    return catalog()[name].title if name in catalog() else ""

@@ -12,7 +12,7 @@ from reproducers.journal import JOURNAL_MIME
 from reproducers.judgement import Judgement, verdict_not_required
 from reproducers.parameters import check_parameters
 from reproducers.states import ENVIRONMENT_MIME, EngineFacts
-from reproducers.texts import fence, plain
+from reproducers.texts import code_block, folded, plain
 from reproducers.timeline import timeline
 from reproducers.values import Verdict
 
@@ -23,7 +23,7 @@ def show_timeline(vllm: Engine, judgement: Judgement) -> None:
     """Show the figure, and the calls as a folded table."""
     line = timeline(vllm.journal, judgement.window)
     display(line)
-    table = f"<details><summary>{len(line.calls)} calls</summary>\n\n{line.table()}\n\n</details>"
+    table = folded(f"{len(line.calls)} calls", line.table())
     display({"text/markdown": table, JOURNAL_MIME: vllm.journal.to_json()}, raw=True)
 
 
@@ -81,6 +81,5 @@ def show_end(vllm: Engine, judgement: Judgement, namespace: Mapping[str, Any]) -
     display(residue)
     display(Markdown(f"Run it again: `repro run {judgement.bug} --engine {vllm.facts.kind}{options}`"))
     if system:
-        marks = fence(system, 3)
-        shown = f"<details><summary>vLLM's collect_env</summary>\n\n{marks}text\n{system}\n{marks}\n\n</details>"
+        shown = folded("vLLM's collect_env", code_block(system))
         display({"text/markdown": shown, ENVIRONMENT_MIME: {"collect_env": system}}, raw=True)

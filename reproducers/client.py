@@ -7,7 +7,7 @@ raise `EndpointError` where it cannot be read.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import httpx
 
@@ -16,8 +16,9 @@ from reproducers.journal import Journal
 from reproducers.request import RequestInFlight, completion_of
 from reproducers.values import Call, Completion
 
-__all__ = ["BODY_LIMIT", "LifecycleClient", "PauseMode", "WakeTag"]
+__all__ = ["BODY_LIMIT", "LifecycleClient", "PauseMode", "WakeTag", "answered"]
 
+T = TypeVar("T")
 WakeTag = Literal["weights", "kv_cache", "scheduling"]
 PauseMode = Literal["abort", "wait", "keep"]
 
@@ -259,6 +260,14 @@ class LifecycleClient:
         )
         self.journal.add_call(call)
         return call
+
+
+def answered(ask: Callable[[], T]) -> T | None:
+    """What a question to a server gives; None where it was not answered, as by a dead engine."""
+    try:
+        return ask()
+    except EndpointError:
+        return None
 
 
 def _about_sleep(metrics: str) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from reproducers.client import answered
 from reproducers.engine import Engine
-from reproducers.errors import EndpointError
 from reproducers.request import RequestInFlight
 from reproducers.states import Control
 from reproducers.values import Outcome, RequestLife
@@ -46,7 +46,7 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
     loads: list[float] = []
     held = None
     if control.idle_load is not None and not ended:
-        last = _load(vllm)
+        last = answered(vllm.server_load)
         above = [value - control.idle_load for value in _sampled(vllm, "server_load", began)]
         above += [] if last is None else [last - control.idle_load]
         loads = above[next((i for i, value in enumerate(above) if value > 0), len(above)) :]
@@ -55,7 +55,7 @@ def watch(vllm: Engine, control: Control, request: RequestInFlight, patience_s: 
         request.wait_ended(1)  # its end may be on the way to this client
     alive = status not in {None, DEAD_ENGINE} and not vllm.dead_members()
     life = request.settle(held=held, engine_alive=alive)
-    return Hold(life, patience_s, _sleeping(vllm), all(health), tuple(int(v) for v in dict.fromkeys(loads)))
+    return Hold(life, patience_s, answered(vllm.is_sleeping), all(health), tuple(int(v) for v in dict.fromkeys(loads)))
 
 
 def post_in_flight(
@@ -70,7 +70,7 @@ def post_in_flight(
         request = vllm.post_completion(prompt, max_tokens=max_tokens)
         request.wait_first_token()
         tracked = control.idle_load is not None
-        if (_load(vllm) or 0) > (control.idle_load or 0) if tracked else request.life.ended is None:
+        if (answered(vllm.server_load) or 0) > (control.idle_load or 0) if tracked else request.life.ended is None:
             return request, True
         request.wait_ended(60)
     return request, False
@@ -99,17 +99,3 @@ def _unproven(hold: Hold) -> Hold:
 def _sampled(vllm: Engine, name: str, since: float) -> list[float]:
     """The readings that were answered; a question that was not proves nothing."""
     return [s.value for s in vllm.journal.samples if s.name == name and s.at >= since and s.value is not None]
-
-
-def _load(vllm: Engine) -> int | None:
-    try:
-        return vllm.server_load()
-    except EndpointError:
-        return None
-
-
-def _sleeping(vllm: Engine) -> bool | None:
-    try:
-        return vllm.is_sleeping()
-    except EndpointError:
-        return None

@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -169,7 +169,11 @@ def mask_text(text: str, masked: "Counter[str] | None" = None) -> str:
         text: any text.
         masked: what was masked is counted there, by kind.
     """
-    for rule in _rules():
+    return _mask_text(text, _rules(), masked)
+
+
+def _mask_text(text: str, rules: Sequence[_Rule], masked: "Counter[str] | None") -> str:
+    for rule in rules:
         changed = 0
 
         def replaced(found: re.Match[str], rule: _Rule = rule) -> str:
@@ -192,22 +196,28 @@ def mask(value: Any, host: str = "", masked: "Counter[str] | None" = None) -> An
         host: the host and port of a server that was attached to; masked too, unless it is this machine.
         masked: what was masked is counted there, by kind.
     """
-    if isinstance(value, str):
-        remote = host and not _PORT.fullmatch(host)
-        return mask_text(value.replace(host, "HOST:PORT") if remote else value, masked)
-    if isinstance(value, dict):
-        return type(value)({k: v if k in _PICTURES else _masked(k, v, host, masked) for k, v in value.items()})
-    if isinstance(value, list):
-        return [mask(v, host, masked) for v in value]
-    return value
+    rules = _rules()  # once for all texts: they ask the machine for its names
+    remote = "" if _PORT.fullmatch(host) else host
 
+    def of(text: str) -> str:
+        return _mask_text(text.replace(remote, "HOST:PORT") if remote else text, rules, masked)
 
-def _masked(key: str, value: Any, host: str, masked: "Counter[str] | None") -> Any:
-    """Mask one field; the lines of a traceback as one text, since a key in PEM stands on several."""
-    if key == "traceback" and isinstance(value, list) and all(isinstance(line, str) for line in value):
-        text: str = mask("\n".join(value), host, masked)
-        return text.split("\n")
-    return mask(value, host, masked)
+    def walk(part: Any) -> Any:
+        if isinstance(part, str):
+            return of(part)
+        if isinstance(part, dict):
+            return type(part)({k: v if k in _PICTURES else field(k, v) for k, v in part.items()})
+        if isinstance(part, list):
+            return [walk(v) for v in part]
+        return part
+
+    def field(key: str, part: Any) -> Any:
+        """Mask one field; the lines of a traceback as one text, since a key in PEM stands on several."""
+        if key == "traceback" and isinstance(part, list) and all(isinstance(line, str) for line in part):
+            return of("\n".join(part)).split("\n")
+        return walk(part)
+
+    return walk(value)
 
 
 def findings(value: Any) -> list[str]:

@@ -1,17 +1,14 @@
 """Residency: what memory there is at one moment, and what the engine says of itself."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
+from reproducers.client import answered
 from reproducers.engine import Engine
-from reproducers.errors import EndpointError
 from reproducers.memory import used_by_device
 from reproducers.metrics import sleep_state
 
 __all__ = ["Residency", "gate_and_memory", "residency"]
 
-T = TypeVar("T")
 TAGS = ("kv_cache", "weights")
 FREED = 0.1
 """Share of a worker's or GPU's bytes that a sleep frees at least: weights and KV cache are most of what it has."""
@@ -43,24 +40,17 @@ class Residency:
 
 def residency(vllm: Engine) -> Residency:
     """Read it now; what a dead engine does not answer is None or empty."""
-    metrics = _answered(vllm.metrics)
+    metrics = answered(vllm.metrics)
     return Residency(
-        vllm.workers.mapped_by_worker(),
+        answered(vllm.workers.mapped_by_worker) or (),
         used_by_device(vllm.pids()) if vllm.facts.kind == "cuda" else (),
-        _answered(vllm.is_sleeping),
+        answered(vllm.is_sleeping),
         None if metrics is None else sleep_state(metrics).get("awake"),
     )
 
 
 def gate_and_memory(vllm: Engine) -> tuple[bool | None, tuple[str, ...] | None]:
     """Whether the gate is shut (`/is_sleeping`), and the tags with mapped memory; None for what cannot be told."""
-    tags = _answered(vllm.workers.bytes_by_tag)
+    tags = answered(vllm.workers.bytes_by_tag)
     mapped = tuple(sorted(tag for tag in TAGS if tag in tags and tags[tag].mapped)) if tags else None
-    return _answered(vllm.is_sleeping), mapped
-
-
-def _answered(ask: Callable[[], T]) -> T | None:
-    try:
-        return ask()
-    except EndpointError:
-        return None
+    return answered(vllm.is_sleeping), mapped

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from reproducers.client import answered
 from reproducers.engine import Engine
-from reproducers.errors import EndpointError
 from reproducers.metrics import sleep_state
 from reproducers.values import Call
 
@@ -49,18 +49,13 @@ class Transitions:
         return tuple(Transition(call, sleeping, known, metric) for call in calls)
 
     def _flag(self) -> bool | None:
-        try:
-            return self._vllm.is_sleeping()
-        except EndpointError:
-            return None
+        return answered(self._vllm.is_sleeping)
 
     def _count(self) -> int | None:
         counts = [self._vllm.logged(words) for words in _DONE]
         return None if counts[0] is None else sum(count or 0 for count in counts)
 
     def _metric(self) -> str:
-        try:
-            states = sleep_state(self._vllm.metrics())
-        except EndpointError:
-            return ""
+        metrics = answered(self._vllm.metrics)
+        states = {} if metrics is None else sleep_state(metrics)
         return " and ".join(name for name, value in states.items() if value)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from reproducers.client import LifecycleClient
+from reproducers.client import LifecycleClient, answered
 from reproducers.errors import EndpointError
 from reproducers.values import Sample
 
@@ -86,7 +86,7 @@ class Workers:
     def bytes_by_tag(self) -> dict[str, TagBytes]:
         """Bytes that each tag holds and has mapped; also noted in the journal, for the time line."""
         tags: dict[str, TagBytes] = {}
-        for worker in self._asked("repro_bytes_by_tag"):  # of every worker that the endpoint asks
+        for worker in self._asked("repro_bytes_by_tag"):
             for tag, known in worker.items():
                 so_far = tags.get(tag, TagBytes(0, 0))
                 tags[tag] = TagBytes(so_far.held + known["held"], so_far.mapped + known["mapped"])
@@ -95,19 +95,14 @@ class Workers:
         return tags
 
     def mapped_by_worker(self) -> tuple[int, ...]:
-        """Bytes that are mapped now, of each worker; empty where no answer came, as from a dead engine."""
-        try:
-            found = self._asked("repro_bytes_by_tag")
-        except EndpointError:
-            return ()
+        """Bytes that are mapped now, of each worker."""
+        found = self._asked("repro_bytes_by_tag")
         return tuple(sum(int(known["mapped"]) for known in worker.values()) for worker in found)
 
     def mapped(self, tag: Tag) -> int | None:
         """Bytes of a tag that are mapped now; None where no answer came, as from a lost device."""
-        try:
-            return self.bytes_by_tag().get(tag, TagBytes(0, 0)).mapped
-        except EndpointError:
-            return None
+        tags = answered(self.bytes_by_tag)
+        return None if tags is None else tags.get(tag, TagBytes(0, 0)).mapped
 
     def note(self) -> None:
         """Note for the time line what is mapped now; nothing where no answer comes."""
@@ -132,9 +127,7 @@ class Workers:
 
         The device is asked by the workers themselves, at the moment of each step: how long calls take proves nothing.
         """
-        try:
-            found = self._asked("repro_working")
-        except EndpointError:
+        if (found := answered(lambda: self._asked("repro_working"))) is None:
             return None
         now, unmapped = (any(worker[name] for worker in found) for name in ("now", "unmapped"))
         return InFlight(now, all(worker["reached"] for worker in found), unmapped)

@@ -58,9 +58,9 @@ class Cycle:
 def judge(control: Control, cycles: Sequence[Cycle], after: Probe | None, device: str) -> Judgement:
     """Judge by what was observed; each cycle is a run, and every framework whose order goes wrong is named."""
     judgement = judged(BUG, control, [_finding(control, cycle) for cycle in cycles], after, device)
-    wrong = list(dict.fromkeys(c.framework for c in cycles if _wrong(control, c)))
     if judgement.verdict is not Verdict.REPRODUCED:
         return judgement
+    wrong = list(dict.fromkeys(c.framework for c in cycles if _wrong(control, c)))
     well = [name for name in dict.fromkeys(c.framework for c in cycles) if name not in wrong]
     sentence = f"Wrong: {', '.join(wrong)}. Well over all cycles: {', '.join(well) or 'none'}."
     return replace(judgement, evidence=(*judgement.evidence, sentence), signature=f"inconsistent:{','.join(wrong)}")

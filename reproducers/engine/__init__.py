@@ -11,7 +11,7 @@ from packaging.version import Version
 from reproducers.engine.attach import attached_facts, lending, lent
 from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
-from reproducers.engine.launch import EngineSettings, start
+from reproducers.engine.launch import EngineSettings, parallel_flags, start
 from reproducers.engine.server import Engine
 from reproducers.errors import EndpointError, EngineUnavailable, NotApplicable, UsageError
 from reproducers.memory import device_names
@@ -30,6 +30,7 @@ __all__ = [
     "lent",
     "open_engine",
     "parallel",
+    "parallel_flags",
     "release_at_hand",
 ]
 
@@ -100,9 +101,7 @@ def parallel(tensor: int = 1, data: int = 1) -> EngineSettings:
     needed, there = tensor * data, len(device_names())
     if needed > max(1, there):
         raise NotApplicable(f"TP={tensor}, DP={data} needs {needed} GPUs, and this machine has {there}")
-    flags = [f"--tensor-parallel-size={tensor}"] if tensor > 1 else []
-    flags += [f"--data-parallel-size={data}"] if data > 1 else []
-    return EngineSettings(flags=tuple(flags))
+    return EngineSettings(flags=parallel_flags(tensor, data))
 
 
 def device_of(installation: Installation) -> str:

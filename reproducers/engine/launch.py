@@ -17,7 +17,7 @@ from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port
 from reproducers.errors import EngineFailed
 from reproducers.models import DENSE, ModelRecipe, made
 
-__all__ = ["EngineSettings", "Started", "command_of", "environment_of", "start"]
+__all__ = ["EngineSettings", "Started", "command_of", "environment_of", "parallel_flags", "start"]
 
 START_BOUND_S = 600.0
 """An engine takes about a minute; with CUDA graphs on a busy host, several."""
@@ -64,6 +64,12 @@ class Started:
     url: str
     model: str
     settings: Mapping[str, str]
+
+
+def parallel_flags(tensor: int, data: int) -> tuple[str, ...]:
+    """The flags of an engine over several GPUs; none for one."""
+    sizes = {"tensor-parallel-size": tensor, "data-parallel-size": data}
+    return tuple(f"--{name}={size}" for name, size in sizes.items() if size > 1)
 
 
 def command_of(installation: Installation, settings: EngineSettings, model: Path, port: int) -> list[str]:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from reproducers.client import LifecycleClient, PauseMode
+from reproducers.client import LifecycleClient, PauseMode, answered
 from reproducers.engine.attach import lent, restore
 from reproducers.engine.installation import Installation
 from reproducers.engine.process import EngineProcess
@@ -156,10 +156,7 @@ class Engine(LifecycleClient):
         installation = self.installation or (known[1] if known else None)
         if installation is not None:
             return collected(installation)
-        try:
-            return from_server_info(self.server_info())
-        except EndpointError:
-            return ""
+        return from_server_info(answered(self.server_info) or {})
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""

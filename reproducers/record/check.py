@@ -10,6 +10,7 @@ from reproducers.judgement import VERDICT_MIME, Judgement
 from reproducers.privacy import findings
 from reproducers.record.metadata import digest, failed_cell, output_of, own_cells, status_of
 from reproducers.record.read import Record, read
+from reproducers.record.small import largest_cell
 from reproducers.states import ENGINE_MIME
 from reproducers.values import Verdict
 
@@ -125,5 +126,4 @@ def _statuses(record: Record) -> Iterator[str]:
 def _small(record: Record) -> Iterator[str]:
     size = record.path.stat().st_size
     if size > SIZE_LIMIT:
-        largest = max(record.node.cells, key=lambda cell: len(str(cell)))
-        yield f"it is {size:,} bytes, more than {SIZE_LIMIT:,}: the largest cell is '{largest.get('id')}'"
+        yield f"it is {size:,} bytes, more than {SIZE_LIMIT:,}: {largest_cell(record.node.cells)}"

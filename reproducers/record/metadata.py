@@ -15,7 +15,7 @@ from reproducers.judgement import VERDICT_MIME, Judgement
 from reproducers.states import ENGINE_MIME, Residue
 from reproducers.values import Verdict
 
-__all__ = ["KEY", "digest", "failed_cell", "gathered", "output_of", "own_cells", "status_of"]
+__all__ = ["KEY", "digest", "failed_cell", "gathered", "output_of", "outputs_of", "own_cells", "status_of"]
 
 KEY = "reproducers"
 """Where the notebook's metadata keep it."""
@@ -42,6 +42,11 @@ def output_of(node: NotebookNode, mime: str) -> Mapping[str, Any] | None:
                 data: Mapping[str, Any] = output["data"][mime]
                 return data
     return None
+
+
+def outputs_of(node: NotebookNode, name: str) -> list[NotebookNode]:
+    """The outputs of the cell with an id."""
+    return [output for cell in node.cells if cell.get("id") == name for output in cell.get("outputs", [])]
 
 
 def failed_cell(node: NotebookNode) -> tuple[str, str, str] | None:

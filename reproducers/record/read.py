@@ -12,6 +12,7 @@ import nbformat
 from reproducers.errors import RecordError
 from reproducers.judgement import Judgement
 from reproducers.record.metadata import KEY
+from reproducers.record.small import largest_cell
 
 __all__ = ["READ_LIMIT", "Record", "read"]
 
@@ -32,9 +33,7 @@ class Record:
 def _largest(path: Path) -> str:
     """Name the largest cell of a file that is too large, where it is a notebook."""
     try:
-        cells = json.loads(path.read_bytes())["cells"]
-        largest = max(cells, key=lambda cell: len(json.dumps(cell)))
-        return f": the largest cell is '{largest.get('id')}'"
+        return f": {largest_cell(json.loads(path.read_bytes())['cells'])}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, MemoryError):
         return ""
 

@@ -1,13 +1,15 @@
 """Keep a record small: of long outputs the beginning and the end stay, with a note of how much was left out."""
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
-from reproducers.texts import cut_middle
+from reproducers.texts import cut_middle, left_out
 
-__all__ = ["OUTPUT_LIMIT", "StreamCutter", "cut_outputs"]
+__all__ = ["OUTPUT_LIMIT", "StreamCutter", "cut_outputs", "largest_cell"]
 
 OUTPUT_LIMIT = 100_000
 """Characters of one cell's streams, of one traceback, and of one text that is shown."""
@@ -44,10 +46,15 @@ class StreamCutter:
         """Put the end of the streams back into the outputs, behind a note of how much was left out."""
         if not self._tail:
             return
-        note = f"\n… {self._dropped} characters left out …\n" if self._dropped else ""
+        note = left_out(self._dropped) if self._dropped else ""
         outputs.append(
             new_output("stream", name=self._tail[-1][0], text=note + "".join(text for _, text in self._tail))
         )
+
+
+def largest_cell(cells: Sequence[Any]) -> str:
+    """Say which cell is the largest: what to look at first where a record is too large."""
+    return f"the largest cell is '{max(cells, key=lambda cell: len(str(cell))).get('id')}'"
 
 
 def cut_outputs(node: NotebookNode) -> None:

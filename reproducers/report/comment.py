@@ -1,15 +1,15 @@
 """A comment for an issue, in GitHub Markdown: the verdict first, then what it rests on."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from reproducers.catalog import catalog
+from reproducers.catalog import title_of
 from reproducers.errors import RecordError
 from reproducers.journal import JOURNAL_MIME
-from reproducers.record.metadata import output_of
+from reproducers.record.metadata import output_of, outputs_of
 from reproducers.record.read import Record
 from reproducers.report.steps import steps_of
-from reproducers.texts import code_span, cut_middle, fence, in_cell, plain, quoted
+from reproducers.texts import code_block, code_span, cut_middle, folded, in_cell, plain, quoted
 
 __all__ = ["COMMENT_LIMIT", "calls_table", "comment", "duplicates", "rerun_command"]
 
@@ -38,10 +38,10 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
     parts = [_headline(first), _table(records)]
     parts += [f"Control {quoted(first.judgement.control)}.", _sentences(first)]
     if calls := calls_table(first):
-        parts.append(_folded("What was called when", cut_middle(calls, CALLS_LIMIT)))
+        parts.append(folded("What was called when", cut_middle(calls, CALLS_LIMIT)))
     if memory := _memory(first):
-        parts.append(_folded("Memory", memory))
-    parts += [_folded("Last traceback", _code(cut_middle(text, TRACEBACK_LIMIT))) for text in _traceback(first)]
+        parts.append(folded("Memory", memory))
+    parts += [folded("Last traceback", code_block(cut_middle(text, TRACEBACK_LIMIT))) for text in _traceback(first)]
     parts += [_left(first), f"Run it again: `{rerun_command(first)}`"]
     if same:
         names = ", ".join(f"`{record.path.parent.name}/{record.path.name}`" for record in same)
@@ -52,8 +52,8 @@ def comment(records: Sequence[Record], same: Sequence[Record] = ()) -> str:
 
 def rerun_command(record: Record) -> str:
     """The one command that runs the notebook again as it was."""
-    for text in _shown(record, "report"):
-        if found := re.search(r"`(repro run [^`]*)`", text):
+    for output in outputs_of(record.node, "report"):
+        if found := re.search(r"`(repro run [^`]*)`", str(output.get("data", {}).get("text/markdown", ""))):
             return found[1]
     options = "".join(f" -p {k}={v}" for k, v in record.said["parameters"].items() if k != "engine")
     return f"repro run {record.said['bug']}{options}"
@@ -69,7 +69,7 @@ def _headline(record: Record) -> str:
     judgement, engine = record.judgement, record.said["engine"] or {}
     on = f" on vLLM {engine['release']}, {engine['device']}" if engine else ""
     runs = f" ({judgement.hits} of {judgement.runs} runs)" if judgement.runs else ""
-    title = catalog()[str(record.said["bug"])].title if str(record.said["bug"]) in catalog() else ""
+    title = title_of(str(record.said["bug"]))
     return f"**{judgement.verdict}**{on}{runs}: {quoted(judgement.evidence[0])}\n\n{title} — `{record.said['bug']}`"
 
 
@@ -101,13 +101,6 @@ def calls_table(record: Record) -> str:
     return "\n".join(["| at, s | took, s | call | answer |", "|---:|---:|---|---|", *rows]) if rows else ""
 
 
-def _shown(record: Record, name: str) -> Iterator[str]:
-    """The Markdown that a cell shows."""
-    for cell in record.node.cells:
-        if cell.get("id") == name:
-            yield from (str(output.get("data", {}).get("text/markdown", "")) for output in cell.get("outputs", []))
-
-
 def _memory(record: Record) -> str:
     series = (output_of(record.node, JOURNAL_MIME) or {}).get("memory", {})
     rows = [
@@ -133,12 +126,3 @@ def _left(record: Record) -> str:
     memory = residue.get("device_bytes")
     said = "nothing was left" if residue["clean"] else f"left behind: {', '.join(residue['processes']) or 'see record'}"
     return f"Afterwards {said}" + ("." if memory is None else f"; device memory {memory / 2**20:.0f} MiB above before.")
-
-
-def _folded(title: str, text: str) -> str:
-    return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
-
-
-def _code(text: str) -> str:
-    marks = fence(text, 3)
-    return f"{marks}text\n{text}\n{marks}"

@@ -1,11 +1,11 @@
 """The fields of vLLM's bug form, in its order: environment, what is wrong, and the box to tick."""
 
-from reproducers.catalog import catalog
+from reproducers.catalog import title_of
 from reproducers.record.metadata import output_of
 from reproducers.record.read import Record
 from reproducers.report.comment import COMMENT_LIMIT, comment
 from reproducers.states import ENVIRONMENT_MIME
-from reproducers.texts import cut_middle, fence, plain, quoted
+from reproducers.texts import code_block, cut_middle, plain, quoted
 
 __all__ = ["form"]
 
@@ -20,9 +20,8 @@ def form(record: Record) -> str:
         record: of the bug.
     """
     bug = str(record.said["bug"])
-    title = catalog()[bug].title if bug in catalog() else bug
     parts = [
-        f"<!-- title: [Bug]: {quoted(title)} -->",
+        f"<!-- title: [Bug]: {quoted(title_of(bug) or bug)} -->",
         "### Your current environment",
         _environment(record),
         "### 🐛 Describe the bug",
@@ -45,10 +44,9 @@ def _environment(record: Record) -> str:
         lines += [f"{name}{f'={value}' if value else ''}" for name, value in settings.items()]
         lines += ["(The record holds no output of collect_env: run `python -m vllm.collect_env` there.)"]
         said = plain("\n".join(lines))
-    text = cut_middle(said, ENVIRONMENT_LIMIT)
-    marks = fence(text, 3)
+    block = code_block(cut_middle(said, ENVIRONMENT_LIMIT))
     summary = "<summary>The output of <code>python collect_env.py</code></summary>"
-    return f"<details>\n{summary}\n\n{marks}text\n{text}\n{marks}\n\n</details>"
+    return f"<details>\n{summary}\n\n{block}\n\n</details>"
 
 
 def _described(record: Record) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from reproducers.catalog import catalog
+from reproducers.catalog import title_of
 from reproducers.errors import RecordError
 from reproducers.journal import JOURNAL_MIME
-from reproducers.record.metadata import output_of
+from reproducers.record.metadata import output_of, outputs_of
 from reproducers.record.read import Record
 from reproducers.report.steps import Step, parsed, steps_of
 from reproducers.texts import plain
@@ -45,7 +45,7 @@ def script(record: Record) -> str:
     bug = str(record.said["bug"])
     words: dict[str, Any] = {
         "bug": _text(bug),
-        "title": _text(catalog()[bug].title if bug in catalog() else bug),
+        "title": _text(title_of(bug) or bug),
         "release": _text(engine["release"]),
         "device": _text(engine["device"]),
         "verdict": record.judgement.verdict.value,
@@ -75,13 +75,12 @@ def script(record: Record) -> str:
 
 def _sequences(record: Record) -> Iterator[tuple[list[str], str]]:
     """The sequences on the allocator, as the record shows them, and how each ended."""
-    for cell in record.node.cells:
-        for output in cell.get("outputs", []) if cell.get("id") == "observe" else []:
-            for steps, ended in _SEQUENCE.findall(str(output.get("text", ""))):
-                died = re.search(r"died of (\w+)", ended)
-                error = re.search(r"`: (\w+: .*)", ended)
-                missing = "no discard" if "has no discard" in ended else ""
-                yield steps.split(", "), died[0] if died else error[1] if error else missing or ended
+    for output in outputs_of(record.node, "observe"):
+        for steps, ended in _SEQUENCE.findall(str(output.get("text", ""))):
+            died = re.search(r"died of (\w+)", ended)
+            error = re.search(r"`: (\w+: .*)", ended)
+            missing = "no discard" if "has no discard" in ended else ""
+            yield steps.split(", "), died[0] if died else error[1] if error else missing or ended
 
 
 def lines_of(steps: Sequence[Step]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from reproducers.journal import JOURNAL_MIME
-from reproducers.record.metadata import output_of
+from reproducers.record.metadata import output_of, outputs_of
 from reproducers.record.read import Record
 
 __all__ = ["Step", "parsed", "steps_of"]
@@ -117,12 +117,8 @@ def _from_table(record: Record) -> Iterator[Step]:
 
 
 def _table_of(record: Record) -> str:
-    for cell in record.node.cells:
-        for output in cell.get("outputs", []) if cell.get("id") == "timeline" else []:
-            text = str(output.get("data", {}).get("text/markdown", ""))
-            if "| at, s |" in text:
-                return text
-    return ""
+    texts = [str(o.get("data", {}).get("text/markdown", "")) for o in outputs_of(record.node, "timeline")]
+    return next((text for text in texts if "| at, s |" in text), "")
 
 
 def parsed(body: str) -> Any:

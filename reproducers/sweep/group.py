@@ -17,7 +17,7 @@ from typing import Any
 
 from reproducers.catalog import catalog, notebooks_folder
 from reproducers.declaration import declared
-from reproducers.engine import Engine, EngineSettings, attached_facts, lending, open_engine
+from reproducers.engine import Engine, EngineSettings, attached_facts, lending, open_engine, parallel_flags
 from reproducers.errors import NotApplicable, ReproError
 from reproducers.models import MODELS
 from reproducers.record.check import check
@@ -94,8 +94,7 @@ class Group:
             else:
                 return self._engine
         c = self._configuration
-        sizes = {"tensor-parallel-size": c.tensor_parallel, "data-parallel-size": c.data_parallel}
-        flags = tuple(f"--{name}={size}" for name, size in sizes.items() if size > 1)
+        flags = parallel_flags(c.tensor_parallel, c.data_parallel)
         settings = EngineSettings(model=MODELS[c.model], flags=flags, graphs=c.mode == "graphs")
         memory = c.device == "emulated"
         self._engine = open_engine(
