@@ -12,15 +12,19 @@ from reproducers.engine import Engine, EngineSettings, open_engine, parallel
 from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
 from reproducers.metrics import offloaded_bytes, sleep_state
-from reproducers.models import MODELS
+from reproducers.models import DENSE, MODELS, OTHER_WEIGHTS
+from reproducers.reference import Question, references, seen
 from reproducers.request import together
 from reproducers.residency import Residency, gate_and_memory, residency
 from reproducers.states import Control, EngineFacts, Probe, Residue
+from reproducers.transfer import open_trainer, transfer_backend, transfer_settings
 from reproducers.transitions import Transitions
 from reproducers.values import Call, Completion, Outcome, Verdict
 
 __all__ = [
+    "DENSE",
     "MODELS",
+    "OTHER_WEIGHTS",
     "Call",
     "Completion",
     "Control",
@@ -31,6 +35,7 @@ __all__ = [
     "Judgement",
     "Outcome",
     "Probe",
+    "Question",
     "Residency",
     "Residue",
     "Transitions",
@@ -40,15 +45,20 @@ __all__ = [
     "offloaded_bytes",
     "open_allocator",
     "open_engine",
+    "open_trainer",
     "parallel",
     "post_in_flight",
     "promised",
+    "references",
     "require",
     "residency",
+    "seen",
     "show_end",
     "show_timeline",
     "sleep_state",
     "together",
+    "transfer_backend",
+    "transfer_settings",
     "watch",
     "watch_all",
 ]

@@ -6,29 +6,22 @@ raise `EndpointError` where it cannot be read.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-import httpx
-
+from reproducers.calls import RecordedCalls
 from reproducers.errors import EndpointError
 from reproducers.journal import Journal
 from reproducers.request import RequestInFlight, completion_of
 from reproducers.values import Call, Completion
 
-__all__ = ["BODY_LIMIT", "LifecycleClient", "PauseMode", "WakeTag", "answered"]
+__all__ = ["LifecycleClient", "PauseMode", "WakeTag"]
 
-T = TypeVar("T")
 WakeTag = Literal["weights", "kv_cache", "scheduling"]
 PauseMode = Literal["abort", "wait", "keep"]
 
-_ORDINARY_HEADERS = {"date", "server", "content-length", "content-type", "vary", "connection", "transfer-encoding"}
 
-BODY_LIMIT = 2048
-"""How many characters of an answer are kept."""
-
-
-class LifecycleClient:
+class LifecycleClient(RecordedCalls):
     """The lifecycle endpoints of one server.
 
     Args:
@@ -38,11 +31,7 @@ class LifecycleClient:
     """
 
     def __init__(self, url: str, journal: Journal, timeout_s: float = 120) -> None:
-        self.url = url.rstrip("/")
-        self.journal = journal
-        # a connection of its own for each call: uvicorn closes one after a 500, and the next call on it is reset
-        fresh = httpx.Limits(max_keepalive_connections=0)
-        self._client = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False, limits=fresh)
+        super().__init__(url, journal, timeout_s)
         self._model: str | None = None
         self._posted = 0
 
@@ -77,7 +66,9 @@ class LifecycleClient:
 
     def init_weight_transfer_engine(self, init_info: Mapping[str, Any]) -> Call:
         """`POST /init_weight_transfer_engine`."""
-        return self._post("/init_weight_transfer_engine", body={"init_info": dict(init_info)})
+        shown = dict(init_info) | ({"master_port": "PORT"} if "master_port" in init_info else {})
+        body = {"init_info": dict(init_info)}
+        return self._post("/init_weight_transfer_engine", body=body, shown={"init_info": shown})
 
     def start_weight_update(self, body: Mapping[str, Any] | None = None) -> Call:
         """`POST /start_weight_update` (0.22 and later; 0.22 to 0.24 want a JSON body, later releases none)."""
@@ -85,7 +76,8 @@ class LifecycleClient:
 
     def update_weights(self, update_info: Mapping[str, Any]) -> Call:
         """`POST /update_weights`."""
-        return self._post("/update_weights", body={"update_info": dict(update_info)})
+        shown = {name: _told(value) for name, value in update_info.items()}
+        return self._post("/update_weights", body={"update_info": dict(update_info)}, shown={"update_info": shown})
 
     def finish_weight_update(self, weight_version: str | None = None) -> Call:
         """`POST /finish_weight_update`; takes a version from 0.27 on."""
@@ -106,6 +98,19 @@ class LifecycleClient:
         return self._post(
             "/weight_checker", body={"action": action} | ({"baseline": dict(baseline)} if baseline else {})
         )
+
+    def weight_checksums(self) -> dict[str, str]:
+        """`POST /weight_checker` with the action `checksum`: a checksum of each tensor (0.32.0 and later).
+
+        Raises:
+            EndpointError: it was not answered with checksums.
+        """
+        whole: list[str] = []
+        call = self._answered(self._call("POST", "/weight_checker", body={"action": "checksum"}, whole=whole))
+        try:
+            return dict(json.loads(whole[0])["checksums"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise EndpointError(f"{call}: no checksums") from error
 
     def collective_rpc(
         self,
@@ -171,8 +176,27 @@ class LifecycleClient:
             self._model = str(data[0]["id"])
         return self._model
 
-    def complete(self, prompt: str, *, max_tokens: int, timeout_s: float = 120) -> Completion | Call:
-        """Ask for one greedy completion and wait for it; the `Call` where it was not answered with one."""
+    def prompt_logprobs(self, tokens: Sequence[int], timeout_s: float = 120) -> tuple[float, ...] | Call:
+        """Logprobs of fixed tokens, each given those before it, the first left out; the `Call` without an answer."""
+        body = {"model": self.model, "prompt": list(tokens), "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0}
+        whole: list[str] = []
+        call = self._call("POST", "/v1/completions", body=body, timeout_s=timeout_s, whole=whole)
+        if not call.ok:
+            return call
+        try:
+            scored = json.loads(whole[0])["choices"][0]["prompt_logprobs"][1:]
+            return tuple(float(at[str(token)]["logprob"]) for at, token in zip(scored, tokens[1:], strict=True))
+        except (ValueError, KeyError, TypeError):
+            return call
+
+    def complete(self, prompt: str | Sequence[int], *, max_tokens: int, timeout_s: float = 120) -> Completion | Call:
+        """Ask for one greedy completion and wait for it; the `Call` where it was not answered with one.
+
+        Args:
+            prompt: text, or token ids.
+            max_tokens: how many tokens.
+            timeout_s: how long it may take.
+        """
         whole: list[str] = []
         call = self._call(
             "POST",
@@ -195,79 +219,18 @@ class LifecycleClient:
             self.url, self._completion(prompt, max_tokens, stream=stream), self.journal, f"request {self._posted}"
         )
 
-    def _completion(self, prompt: str, max_tokens: int, *, stream: bool) -> dict[str, Any]:
-        body = {"model": self.model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "seed": 0}
+    def _completion(self, prompt: str | Sequence[int], max_tokens: int, *, stream: bool) -> dict[str, Any]:
+        text = prompt if isinstance(prompt, str) else list(prompt)
+        body = {"model": self.model, "prompt": text, "max_tokens": max_tokens, "temperature": 0, "seed": 0}
         body |= {"logprobs": 1, "return_tokens_as_token_ids": True, "ignore_eos": True, "stream": stream}
         return body | ({"stream_options": {"include_usage": True}} if stream else {})
 
-    def _post(self, path: str, params: Mapping[str, Any] | None = None, body: Mapping[str, Any] | None = None) -> Call:
-        return self._call("POST", path, params, body)
 
-    def _get_json(self, path: str, params: Mapping[str, Any] | None = None) -> Any:
-        whole: list[str] = []
-        call = self._answered(self._call("GET", path, params, whole=whole))
-        try:
-            return json.loads(whole[0])
-        except ValueError as error:
-            raise EndpointError(f"{call}: not JSON") from error
-
-    def _get_field(self, path: str, field: str) -> Any:
-        answer = self._get_json(path)
-        if not isinstance(answer, Mapping) or field not in answer:
-            raise EndpointError(f"GET {path}: the answer has no field {field!r}")
-        return answer[field]
-
-    @staticmethod
-    def _answered(call: Call) -> Call:
-        if not call.ok:
-            raise EndpointError(str(call))
-        return call
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Any] | None = None,
-        body: Mapping[str, Any] | None = None,
-        *,
-        timeout_s: float | None = None,
-        whole: list[str] | None = None,
-        kept: Callable[[str], str] = str,
-    ) -> Call:
-        """Make one call and record it; `whole` receives the uncut answer, `kept` says what is recorded of it."""
-        timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else timeout_s
-        start = self.journal.now()
-        status, text, error, headers = None, "", "", {}
-        try:
-            response = self._client.request(method, path, params=params, json=body, timeout=timeout)
-            status, text = response.status_code, response.text
-            headers = {k: v for k, v in response.headers.items() if k not in _ORDINARY_HEADERS}
-        except (httpx.HTTPError, httpx.InvalidURL) as failure:
-            error = f"{type(failure).__name__}: {failure}"
-        if whole is not None:
-            whole.append(text)
-        call = Call(
-            method,
-            path,
-            dict(params or {}),
-            start,
-            self.journal.now(),
-            status,
-            kept(text)[:BODY_LIMIT],
-            error,
-            payload=body,
-            headers=headers,
-        )
-        self.journal.add_call(call)
-        return call
-
-
-def answered(ask: Callable[[], T]) -> T | None:
-    """What a question to a server gives; None where it was not answered, as by a dead engine."""
-    try:
-        return ask()
-    except EndpointError:
-        return None
+def _told(value: Any) -> Any:
+    """What is recorded of a part of a weight update: pickled handles and lists by tensor are told by their length."""
+    if isinstance(value, str) and len(value) > 200:
+        return f"{len(value)} characters"
+    return f"{len(value)} entries" if isinstance(value, list) and len(value) > 3 else value
 
 
 def _about_sleep(metrics: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from reproducers.client import answered
+from reproducers.calls import answered
 from reproducers.engine import Engine
 from reproducers.request import RequestInFlight
 from reproducers.states import Control

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import filelock
@@ -13,7 +13,7 @@ import platformdirs
 
 from reproducers.errors import EngineFailed, HarnessError
 
-__all__ = ["DENSE", "MODELS", "ModelRecipe", "cache_folder", "made"]
+__all__ = ["DENSE", "MODELS", "OTHER_WEIGHTS", "ModelRecipe", "cache_folder", "checkpoints", "made"]
 
 MAKE_BOUND_S = 180
 """Making one takes 8 seconds on two cores; this is what a loaded machine is given."""
@@ -43,6 +43,8 @@ class ModelRecipe:
 
 
 DENSE = ModelRecipe("tiny-qwen3", "make_dense_model.py", seed=2)
+OTHER_WEIGHTS = replace(DENSE, seed=3)
+"""The same model with other weights, as a trainer has them after a step."""
 MODELS = {
     "dense": DENSE,
     "falcon-h1": ModelRecipe("tiny-falcon-h1", "make_hybrid_model.py", 2, ("falcon-h1",)),
@@ -59,6 +61,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("REPRO_CACHE") or platformdirs.user_cache_path("vllm-rl-repro"))
 
 
+def checkpoints() -> Path:
+    """The folder of all checkpoints."""
+    return cache_folder() / "models"
+
+
 def made(recipe: ModelRecipe, command: list[str], environment: dict[str, str]) -> Path:
     """Return the folder of a checkpoint; make it first where it is not there or not whole.
 
@@ -71,7 +78,7 @@ def made(recipe: ModelRecipe, command: list[str], environment: dict[str, str]) -
         EngineFailed: the script failed; its last line says why.
         HarnessError: the cache cannot be written.
     """
-    folder = cache_folder() / "models" / recipe.key()
+    folder = checkpoints() / recipe.key()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(f"{folder}.lock", timeout=MAKE_BOUND_S):

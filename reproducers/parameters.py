@@ -18,7 +18,9 @@ from reproducers.privacy import SECRET
 __all__ = [
     "Count",
     "DriverModel",
+    "Dtype",
     "EngineChoice",
+    "Factor",
     "Fix",
     "Framework",
     "Level",
@@ -31,6 +33,7 @@ __all__ = [
     "Seconds",
     "Size",
     "Streams",
+    "TransferBackend",
     "WakeOrder",
     "WakeStages",
     "check_parameters",
@@ -85,6 +88,12 @@ Framework = Literal[
     "sound", "all", "openrlhf", "verl", "skyrl-async", "verl-async", "open-instruct", "both-tags", "roll"
 ]
 """An RL framework's order of calls; sound: those whose every call the engine promises."""
+Factor = Annotated[float, Field(ge=0.5, le=2)]
+"""What something is multiplied with."""
+TransferBackend = Literal["auto", "checkpoint", "ipc", "nccl"]
+"""How weights get to the engine: from the disk, from memory on the same GPU, or broadcast from another one."""
+Dtype = Literal["float32", "bfloat16"]
+"""What the engine computes in."""
 Streams = Annotated[int, Field(ge=0, le=100)]
 """How many streams decode."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]

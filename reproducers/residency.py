@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reproducers.client import answered
+from reproducers.calls import answered
 from reproducers.engine import Engine
 from reproducers.memory import used_by_device
 from reproducers.metrics import sleep_state

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from reproducers.client import answered
+from reproducers.calls import answered
 from reproducers.engine import Engine
 from reproducers.metrics import sleep_state
 from reproducers.values import Call

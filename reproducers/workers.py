@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from reproducers.client import LifecycleClient, answered
+from reproducers.calls import answered
+from reproducers.client import LifecycleClient
 from reproducers.errors import EndpointError
 from reproducers.values import Sample
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reproducers import together, watch
-from reproducers.client import BODY_LIMIT
+from reproducers.calls import BODY_LIMIT
 from reproducers.engine import Engine, choose, open_engine
 from reproducers.engine.attach import restore
 from reproducers.engine.process import OWNER_VARIABLE

@@ -15,7 +15,7 @@ from reproducers.engine.installation import Installation
 from reproducers.engine.log import stage
 from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port
 from reproducers.errors import EngineFailed
-from reproducers.models import DENSE, ModelRecipe, made
+from reproducers.models import DENSE, ModelRecipe, checkpoints, made
 
 __all__ = ["EngineSettings", "Started", "command_of", "environment_of", "parallel_flags", "start"]
 
@@ -89,6 +89,7 @@ def environment_of(installation: Installation, settings: EngineSettings) -> dict
     inherited = {k: v for k, v in os.environ.items() if _INHERITED.fullmatch(k)}
     paths = [str(_PLUGIN), installation.site or inherited.get("PYTHONPATH")]
     inherited["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    inherited["REPRO_CHECKPOINTS"] = str(checkpoints())  # where the kit's own weight-transfer backend reads
     return inherited | _set_by_kit(installation, settings)
 
 

@@ -3,10 +3,12 @@
 import atexit
 import os
 import shutil
+import time
 from collections.abc import Collection
 from pathlib import Path
 
-from reproducers.client import LifecycleClient, PauseMode, answered
+from reproducers.calls import answered
+from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import lent, restore
 from reproducers.engine.installation import Installation
 from reproducers.engine.process import EngineProcess
@@ -23,6 +25,8 @@ __all__ = ["Engine"]
 
 FIRST_ANSWER_BOUND_S = 120.0
 """The first completion with logprobs waits for torch to compile a kernel: 17 s on two cores."""
+GOING_DOWN_BOUND_S = 10.0
+"""A server whose engine core has died ends within a second or two, from 0.24.0 on; before that it stays."""
 
 
 class Engine(LifecycleClient):
@@ -95,8 +99,10 @@ class Engine(LifecycleClient):
         return False
 
     def probe(self, control: Control, prompt: str, *, max_tokens: int) -> Probe:
-        """Look whether the engine is well, whatever status codes said before."""
+        """Look whether the engine is well, whatever status codes said before; one that is going down is waited for."""
         health = self.health()
+        if health != 200 and self.process is not None:
+            health = self._health_at_the_end()
         if not control.completion:
             return Probe(self._processes_alive(), health, "not asked for: the control failed")
         answer = self.complete(prompt, max_tokens=max_tokens, timeout_s=30)
@@ -106,6 +112,13 @@ class Engine(LifecycleClient):
         else:
             said = f"not answered: {answer}"
         return Probe(self._processes_alive(), health, said)
+
+    def _health_at_the_end(self) -> int | None:
+        """Status of /health once a server that is going down is gone; of one that stays, after some seconds."""
+        deadline = time.monotonic() + GOING_DOWN_BOUND_S
+        while (health := self.health()) is not None and time.monotonic() < deadline:
+            time.sleep(0.5)
+        return health
 
     def _processes_alive(self) -> bool | None:
         return None if self.process is None else self.process.running() and not self.dead_members()
@@ -152,11 +165,15 @@ class Engine(LifecycleClient):
 
     def system(self) -> str:
         """What vLLM's collect_env says of this machine and the engine's environment; empty where nothing does."""
-        known = lent(self.url)
-        installation = self.installation or (known[1] if known else None)
+        installation = self.made_from()
         if installation is not None:
             return collected(installation)
         return from_server_info(answered(self.server_info) or {})
+
+    def made_from(self) -> Installation | None:
+        """The installation that the engine runs from; None of a server that is not the kit's."""
+        known = lent(self.url)
+        return self.installation or (known[1] if known else None)
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""

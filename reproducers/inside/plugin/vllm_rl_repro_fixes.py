@@ -205,6 +205,23 @@ def sleep_through_the_engine():
     _wrap(collective_rpc, "vllm.v1.engine.async_llm", "AsyncLLM", "collective_rpc")
 
 
+def restore_after_a_refusal():
+    """A refused weight update, as it could be: the tensors that were set aside for it are put back."""
+    _the("vllm.v1.worker.gpu_worker", "Worker", "finish_weight_update")
+
+    def update_weights(original, worker, update_info):
+        was_open = worker._weight_update_active
+        try:
+            return original(worker, update_info)
+        except Exception:
+            if was_open:
+                worker._weight_update_active = True
+                worker.finish_weight_update()
+            raise
+
+    _wrap(update_weights, "vllm.v1.worker.gpu_worker", "Worker", "update_weights")
+
+
 FIXES = {
     "45326:proposed": abort_while_asleep,
     "45518:proposed": say_whether_it_happened,
@@ -214,6 +231,7 @@ FIXES = {
     "45616:proposed": wake_what_sleeps,
     "52144:undo": keep_does_not_freeze,
     "partial-wake-metric:undo": metric_awake_after_any_wake,
+    "refused-weight-update:proposed": restore_after_a_refusal,
     "resume-while-asleep:proposed": resume_heeds_the_memory,
     "unknown-wake-tag:proposed": refuse_unknown_tags,
     "verl-6456:proposed": sleep_through_the_engine,
