@@ -8,10 +8,11 @@ sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # ruff: noqa: E402
 from reproducers.allocator import open_allocator
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
+from reproducers.checks import CheckRunner
 from reproducers.engine import Engine, EngineSettings, open_engine, parallel
 from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
-from reproducers.metrics import offloaded_bytes, sleep_state
+from reproducers.metrics import Operations, offloaded_bytes, sleep_operations, sleep_state
 from reproducers.models import DENSE, MODELS, OTHER_WEIGHTS
 from reproducers.reference import Question, references, seen
 from reproducers.request import together
@@ -26,6 +27,7 @@ __all__ = [
     "MODELS",
     "OTHER_WEIGHTS",
     "Call",
+    "CheckRunner",
     "Completion",
     "Control",
     "Engine",
@@ -33,6 +35,7 @@ __all__ = [
     "EngineSettings",
     "Hold",
     "Judgement",
+    "Operations",
     "Outcome",
     "Probe",
     "Question",
@@ -55,6 +58,7 @@ __all__ = [
     "seen",
     "show_end",
     "show_timeline",
+    "sleep_operations",
     "sleep_state",
     "together",
     "transfer_backend",

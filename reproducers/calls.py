@@ -36,6 +36,15 @@ class RecordedCalls:
         fresh = httpx.Limits(max_keepalive_connections=0)
         self._client = httpx.Client(base_url=self.url, timeout=timeout_s, trust_env=False, limits=fresh)
 
+    def ask(self, method: str, path: str, params: Mapping[str, Any] | None = None) -> tuple[Call, Any]:
+        """Call any endpoint; return the call and its answer as JSON, None where it is none."""
+        whole: list[str] = []
+        call = self._call(method, path, params, whole=whole)
+        try:
+            return call, json.loads(whole[0])
+        except ValueError:
+            return call, None
+
     def _post(
         self,
         path: str,

@@ -137,6 +137,12 @@ class LifecycleClient(RecordedCalls):
         except (ValueError, KeyError, TypeError) as error:
             raise EndpointError(f"{call}: no results") from error
 
+    def world_size(self, *, include_dp: bool = True) -> int:
+        """`GET /get_world_size`: how many workers, over all data-parallel ranks or of one."""
+        call, answer = self.ask("GET", "/get_world_size", {"include_dp": str(include_dp).lower()})
+        self._answered(call)
+        return int(answer["world_size"])
+
     def reset_prefix_cache(self) -> Call:
         """`POST /reset_prefix_cache`."""
         return self._post("/reset_prefix_cache")
@@ -212,12 +218,12 @@ class LifecycleClient(RecordedCalls):
         except (ValueError, KeyError, TypeError):
             return call
 
-    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True) -> RequestInFlight:
-        """Post one greedy completion and return at once."""
+    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True, n: int = 1) -> RequestInFlight:
+        """Post one greedy completion, or `n` sampled ones in one request, and return at once."""
         self._posted += 1
-        return RequestInFlight(
-            self.url, self._completion(prompt, max_tokens, stream=stream), self.journal, f"request {self._posted}"
-        )
+        body = self._completion(prompt, max_tokens, stream=stream)
+        body |= {"n": n, "temperature": 1} if n > 1 else {}
+        return RequestInFlight(self.url, body, self.journal, f"request {self._posted}")
 
     def _completion(self, prompt: str | Sequence[int], max_tokens: int, *, stream: bool) -> dict[str, Any]:
         text = prompt if isinstance(prompt, str) else list(prompt)

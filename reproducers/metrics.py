@@ -1,8 +1,36 @@
 """Read what `/metrics` says about sleep and KV offload, in the Prometheus text format."""
 
+from dataclasses import dataclass
+
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["offloaded_bytes", "sleep_state"]
+__all__ = ["Operations", "offloaded_bytes", "sleep_operations", "sleep_state"]
+
+DURATION = "vllm:sleep_mode_operation_duration_seconds"
+IN_FLIGHT = "vllm:sleep_mode_operations_in_flight"
+
+
+@dataclass(frozen=True)
+class Operations:
+    """What the metrics say of one kind of sleep-mode operation: `sleep`, `wake` or `release_kv_cache_memory`."""
+
+    count: int = 0
+    """How many have ended."""
+    seconds: float = 0.0
+    """How long they took together."""
+    in_flight: int = 0
+    """How many are awaited now."""
+
+
+def sleep_operations(text: str, operation: str) -> Operations:
+    """Return what the metrics say of an operation so far (0.32.0 and later); zeros before its first one."""
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.get("operation") == operation:
+                found[sample.name] = sample.value
+    count, seconds, in_flight = (found.get(name, 0) for name in (f"{DURATION}_count", f"{DURATION}_sum", IN_FLIGHT))
+    return Operations(int(count), float(seconds), int(in_flight))
 
 
 def sleep_state(text: str) -> dict[str, float]:

@@ -64,6 +64,13 @@ class RequestInFlight:
         with self._progress:
             return self._life
 
+    @property
+    def finish_reasons(self) -> dict[int, str]:
+        """Why each choice of the answer ended, by its index; those that have."""
+        with self._progress:
+            choices = [choice for payload in self._payloads for choice in payload["choices"]]
+        return {int(c.get("index", 0)): str(c["finish_reason"]) for c in choices if c.get("finish_reason")}
+
     def wait_until(self, reached: Callable[[RequestLife], bool], bound_s: float) -> bool:
         """Wait until the request has come so far, at most `bound_s` seconds; say whether it has."""
         with self._progress:
@@ -105,7 +112,8 @@ class RequestInFlight:
         if "error" in payload:
             self._set(error=f"in the stream: {json.dumps(payload['error'])[:500]}")
             return
-        self._payloads.append(payload)
+        with self._progress:
+            self._payloads.append(payload)
         if any(choice.get("text") or (choice.get("logprobs") or {}).get("tokens") for choice in payload["choices"]):
             now = self._journal.now()
             first = self._life.first_token

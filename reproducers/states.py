@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from reproducers.values import Completion, RequestLife
 
 __all__ = [
@@ -135,6 +137,13 @@ class EngineFacts:
     def kind(self) -> str:
         """The engine's name as a choice: `cpu`, `emulated` or `cuda`."""
         return kind_of(self.device)
+
+    def at_least(self, release: str) -> bool:
+        """Whether it is that release or a later one; a build that is no release counts as later than all."""
+        try:
+            return Version(self.release) >= Version(release)
+        except InvalidVersion:
+            return True
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as stored in outputs and metadata."""

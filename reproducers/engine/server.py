@@ -143,9 +143,9 @@ class Engine(LifecycleClient):
             raise EndpointError(f"{answer}: {answer.body[:200]}")
         return answer
 
-    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True) -> RequestInFlight:
-        """Post one greedy completion and return at once; it is hung up on when the engine is closed."""
-        request = super().post_completion(prompt, max_tokens=max_tokens, stream=stream)
+    def post_completion(self, prompt: str, *, max_tokens: int, stream: bool = True, n: int = 1) -> RequestInFlight:
+        """Post one greedy completion, or `n` sampled ones; it is hung up on when the engine is closed."""
+        request = super().post_completion(prompt, max_tokens=max_tokens, stream=stream, n=n)
         self._requests.append(request)
         return request
 

@@ -222,10 +222,20 @@ def restore_after_a_refusal():
     _wrap(update_weights, "vllm.v1.worker.gpu_worker", "Worker", "update_weights")
 
 
+def keep_the_prefix_cache():
+    """A sleep that drops the prefix cache undone: what was computed before it is used after it."""
+
+    def reset(_original, _core, *_args, **_kwargs):
+        return True
+
+    _wrap(reset, "vllm.v1.engine.core", "EngineCore", "reset_prefix_cache")
+
+
 FIXES = {
     "45326:proposed": abort_while_asleep,
     "45518:proposed": say_whether_it_happened,
     "44483:undo": resume_after_any_wake,
+    "45585:undo": keep_the_prefix_cache,
     "45363:undo": sleep_without_waiting,
     "45552:undo": sleep_without_waiting,
     "45616:proposed": wake_what_sleeps,
