@@ -91,6 +91,8 @@ class Bug(BaseModel):
     notebook: str
     needs: tuple[str, ...] = ()
     """What a machine must have, in words: `one NVIDIA GPU`."""
+    report: str = ""
+    """A short text ready for an issue, in Markdown; where nobody has reported the bug there must be one."""
     model: Literal["dense", "falcon-h1"] = "dense"
     """The tiny model that its notebook asks for by default."""
     memory: bool = False
@@ -101,6 +103,12 @@ class Bug(BaseModel):
     """Devices on which its notebook must start engines of its own, and cannot share one."""
     expect: tuple[Expectation, ...] = ()
     contract: tuple[Contract, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_reported_or_can_be(self) -> Self:
+        if not self.links and not self.report:
+            raise ValueError("without a link to a report it needs a text that can be reported")
+        return self
 
     @model_validator(mode="after")
     def _ranges_do_not_overlap(self) -> Self:

@@ -112,18 +112,21 @@ def check(records: Annotated[list[Path], typer.Argument(help="Executed notebooks
 
 @app.command()
 def table(
-    write: Annotated[Path | None, typer.Option(help="A page in which the table is put between its marks.")] = None,
+    write: Annotated[Path | None, typer.Option(help="A page in which the tables are put between their marks.")] = None,
     device: Annotated[str, typer.Option(help="The device, as the records name it.")] = "cpu",
 ) -> None:
-    """Print the table of measured verdicts, or write it into README."""
-    from reproducers.record.table import replaced, verdict_table  # noqa: PLC0415
+    """Print the tables of measured verdicts and of the RL CI matrix, or write them into README."""
+    from reproducers.coverage import rows  # noqa: PLC0415
+    from reproducers.record.table import COVERAGE, VERDICTS, coverage_table, replaced, verdict_table  # noqa: PLC0415
 
-    made = verdict_table(catalog().values(), notebooks_folder() / "records", device)
+    records = notebooks_folder() / "records"
+    verdicts, coverage = verdict_table(catalog().values(), records, device), coverage_table(rows().values(), records)
     if write is None:
-        out.print(made, markup=False)
+        out.print(f"{verdicts}\n\n{coverage}", markup=False, soft_wrap=True)
         return
     try:
-        write.write_text(replaced(write.read_text(encoding="utf-8"), made), encoding="utf-8")
+        page = replaced(write.read_text(encoding="utf-8"), verdicts, VERDICTS)
+        write.write_text(replaced(page, coverage, COVERAGE), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{write} cannot be read and written: {error.strerror}") from error
 

@@ -92,8 +92,8 @@ Factor = Annotated[float, Field(ge=0.5, le=2)]
 """What something is multiplied with."""
 TransferBackend = Literal["auto", "checkpoint", "ipc", "nccl"]
 """How weights get to the engine: from the disk, from memory on the same GPU, or broadcast from another one."""
-Dtype = Literal["float32", "bfloat16"]
-"""What the engine computes in."""
+Dtype = Literal["auto", "float32", "bfloat16"]
+"""What the engine computes in; auto: float32, and bfloat16 on the emulated driver."""
 Streams = Annotated[int, Field(ge=0, le=100)]
 """How many streams decode."""
 Require = Literal["fixed", "reproduced", "expected", "nothing"]

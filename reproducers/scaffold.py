@@ -94,6 +94,8 @@ def _entry(name: str, title: str, link: str, notebook: str) -> str:
     """The bug's table for the catalog, with what is expected of it as it stands."""
     bug = tomlkit.table()
     bug.update({"title": title, "links": [link] if link else [], "part": "state transitions", "notebook": notebook})
+    if not link:  # what nobody has reported needs a text that can be
+        bug.add("report", f"{title}. To be written: what was called, what came of it, and what was expected.")
     expected = tomlkit.table()
     expected.update({"verdict": "INCONCLUSIVE", "source": "the trigger is not written"})
     several = tomlkit.aot()

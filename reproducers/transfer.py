@@ -59,13 +59,17 @@ def _backend_of_server(choice: str, url: str) -> Backend:
     return backend  # type: ignore[no-any-return]
 
 
-def transfer_settings(backend: Backend, dtype: str = "float32") -> EngineSettings:
+def transfer_settings(backend: Backend, engine: str, dtype: str = "auto") -> EngineSettings:
     """Return the settings of an engine that takes weights by a backend.
 
     Args:
         backend: which.
-        dtype: what the engine computes in; in bfloat16 a weight that is wrong by 1 % is within the rounding.
+        engine: the choice of engine.
+        dtype: what the engine computes in; in bfloat16 a weight that is wrong by 1 % is within the rounding. `auto` is
+            float32, but for the emulated driver: the CPU's kernels pack such weights away from its memory.
     """
+    if dtype == "auto":
+        dtype = "bfloat16" if engine == "emulated" else "float32"
     insecure = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if backend == "ipc" else {}  # it unpickles: loopback only
     flags = (f"{CONFIG}={json.dumps({'backend': backend})}", f"--dtype={dtype}")
     return EngineSettings(flags=flags, environment=insecure)

@@ -40,12 +40,14 @@ def wait_for(condition: Callable[[], object], bound_s: float, what: str) -> None
         time.sleep(0.1)
 
 
-def nbval(engine: Engine, *notebooks: Path) -> subprocess.CompletedProcess[str]:
-    """Run nbval over notebooks on the shared engine, whose log it may read."""
+def nbval(engine: Engine | None, *notebooks: Path) -> subprocess.CompletedProcess[str]:
+    """Run nbval over notebooks on an engine, whose log it may read; without one they start their own."""
     options = ["--nbval", "--nbval-lax", "--nbval-cell-timeout=280", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     command = [sys.executable, "-m", "pytest", *options, *map(str, notebooks)]
-    assert engine.process is not None
-    environment = os.environ | {"REPRO_ENGINE": engine.url, "REPRO_ENGINE_LOG": str(engine.process.log)}
+    environment = dict(os.environ)
+    if engine is not None:
+        assert engine.process is not None
+        environment |= {"REPRO_ENGINE": engine.url, "REPRO_ENGINE_LOG": str(engine.process.log)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
 
 

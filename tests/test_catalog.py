@@ -11,7 +11,7 @@ from reproducers.values import Verdict
 ENTRY = """
 [1]
 title = "t"
-links = []
+links = ["https://github.com/vllm-project/vllm/issues/1"]
 part = "state transitions"
 notebook = "1-a.ipynb"
 """
@@ -52,6 +52,10 @@ def test_an_expectation_covers_a_range_of_releases_and_a_device(tmp_path: Path) 
         (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "0.30.0"'), "two entries cover the same release"),
         (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "next"'), "'next' is not a release"),
         (ENTRY + EXPECT.replace("FIXED", "GREEN"), "verdict"),
+        (
+            ENTRY.replace("https://github.com/vllm-project/vllm/issues/1", "").replace('""', ""),
+            "without a link to a report it needs a text that can be reported",
+        ),
         (ENTRY.replace("1-a", "2-b"), "the notebook 2-b.ipynb does not exist"),
         ("[1", "catalog.toml"),
     ],

@@ -13,16 +13,22 @@ from conftest import nbval
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.catalog import catalog, notebooks_folder
-from reproducers.engine import Engine, open_engine
+from reproducers.engine import Engine, lending, open_engine
 from reproducers.record.check import CELLS, check
 from reproducers.record.read import Record, read
+from reproducers.transfer import transfer_settings
 from reproducers.values import Verdict
 
 pytestmark = pytest.mark.engine
 
 BUGS = sorted(name for name, bug in catalog().items() if not any("emulated" in need for need in bug.needs))
 """Those of the control plane."""
-PROPOSED = [name for name in BUGS if "proposed" in catalog()[name].fixes]
+OWN = [name for name in BUGS if "cpu" in catalog()[name].own_engines]
+"""Those that need an engine with a weight-transfer backend."""
+KILLS = ["refused-weight-update"]
+"""Those of them that end their engine, on the release as it is."""
+PROPOSED = [name for name in BUGS if "proposed" in catalog()[name].fixes and name not in OWN]
+UNDONE = [name for name in BUGS if "undo" in catalog()[name].fixes and name not in OWN]
 SHORT = {"patience_s": 1.0, "repeats": 1}
 
 # The line of each trigger without which the reported steps have not happened.
@@ -36,6 +42,9 @@ TRIGGERS = {
     "45616": 'both = vllm.wake_up(tags=["weights", "kv_cache"])',
     "unknown-wake-tag": 'unknown = vllm.wake_up(tags=["kv-cache"])',
     "framework-call-orders": "cycles.append(bug.Cycle(name, tuple(steps), answer))",
+    "45585": '@check("full-wake")',
+    "weight-update": "yield vllm.update_weights(offered(weights))",
+    "refused-weight-update": "refused = vllm.update_weights(",
 }
 # The same, when the call is made and does not do what the trigger needs.
 IDLE = {
@@ -48,6 +57,9 @@ IDLE = {
     "45616": ('vllm.wake_up(tags=["weights", "kv_cache"])', "vllm.resume()"),
     "unknown-wake-tag": ('vllm.wake_up(tags=["kv-cache"])', "vllm.resume()"),
     "framework-call-orders": ("in ORDERS[name]", "in ORDERS[name][-1:]"),
+    "45585": ('@check("full-wake")', '@check("world-size")'),
+    "weight-update": ("yield vllm.update_weights(offered(weights))", "yield vllm.resume()"),
+    "refused-weight-update": ("started = vllm.start_weight_update()", "started = vllm.resume()"),
 }
 
 
@@ -88,6 +100,25 @@ def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
 
 
 @pytest.fixture(scope="module")
+def transferring() -> Iterator[Engine]:
+    """An engine that takes weights from the disk, lent to the notebooks that are run meanwhile."""
+    engine = open_engine("cpu", settings=transfer_settings("checkpoint", "cpu"))
+    assert engine.process is not None
+    assert engine.installation is not None
+    with lending(engine.url, engine.facts, engine.installation, engine.process.log):
+        yield engine
+    assert engine.close().clean
+
+
+@pytest.fixture
+def suited(name: str, request: pytest.FixtureRequest) -> Engine:
+    """The engine for a bug: the shared one, or the one that takes weights; awake before the test."""
+    engine: Engine = request.getfixturevalue("transferring" if name in OWN else "engine")
+    assert not engine.is_sleeping()
+    return engine
+
+
+@pytest.fixture(scope="module")
 def proposed() -> Iterator[Engine]:
     """An engine with all proposed fixes."""
     engine = open_engine("cpu", fix=",".join(f"{name}:proposed" for name in PROPOSED))
@@ -106,15 +137,15 @@ def older() -> Iterator[Engine]:
 @pytest.fixture(scope="module")
 def undone() -> Iterator[Engine]:
     """An engine with all shipped fixes taken out that can be."""
-    engine = open_engine("cpu", fix="44483:undo,52144:undo,partial-wake-metric:undo")
+    engine = open_engine("cpu", fix=",".join(f"{name}:undo" for name in UNDONE))
     yield engine
     assert engine.close().clean
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_the_release_at_hand_is_as_the_catalog_expects(name: str, engine: Engine, tmp_path: Path) -> None:
-    record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", engine.url)
-    expectation = catalog()[name].expected(engine.facts.release, "cpu")
+@pytest.mark.parametrize("name", [name for name in BUGS if name not in KILLS])
+def test_the_release_at_hand_is_as_the_catalog_expects(name: str, suited: Engine, tmp_path: Path) -> None:
+    record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", suited.url)
+    expectation = catalog()[name].expected(suited.facts.release, "cpu")
     assert expectation is not None
     assert record.judgement.verdict is expectation.verdict, str(record.judgement)
     assert check(record.path) == []
@@ -122,8 +153,28 @@ def test_the_release_at_hand_is_as_the_catalog_expects(name: str, engine: Engine
 
 @pytest.mark.timeout(900)
 def test_nbval_passes_on_every_committed_output(engine: Engine) -> None:
-    done = nbval(engine, *(notebooks_folder() / catalog()[name].notebook for name in BUGS))
+    done = nbval(engine, *(notebooks_folder() / catalog()[name].notebook for name in BUGS if name not in OWN))
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", OWN)
+def test_nbval_passes_where_the_notebook_needs_an_engine_of_another_kind(name: str, transferring: Engine) -> None:
+    done = nbval(None if name in KILLS else transferring, notebooks_folder() / catalog()[name].notebook)
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_weight_that_is_wrong_by_one_per_cent_is_noticed(transferring: Engine, tmp_path: Path) -> None:
+    notebook = notebooks_folder() / catalog()["weight-update"].notebook
+    record = executed(notebook, tmp_path / "record.ipynb", transferring.url, scaled_by=1.01)
+    assert (record.judgement.verdict, record.judgement.signature) == (Verdict.REPRODUCED, "wrong-weights")
+    assert "B pushed: the logprobs are not those of B" in record.judgement.evidence[0]
+
+
+def test_a_refused_update_with_its_proposed_fix_is_fixed(tmp_path: Path) -> None:
+    notebook = notebooks_folder() / catalog()["refused-weight-update"].notebook
+    record = executed(notebook, tmp_path / "record.ipynb", "cpu", fix="proposed")
+    assert record.judgement.verdict is Verdict.FIXED, str(record.judgement)
 
 
 def test_an_older_release_is_told_apart_by_its_behaviour_alone(older: Engine, tmp_path: Path) -> None:
@@ -141,7 +192,7 @@ def test_with_the_proposed_fix_it_is_fixed(name: str, proposed: Engine, tmp_path
     assert record.judgement.verdict is Verdict.FIXED, str(record.judgement)
 
 
-@pytest.mark.parametrize("name", ["44483", "52144", "partial-wake-metric"])
+@pytest.mark.parametrize("name", UNDONE)
 def test_with_the_shipped_fix_taken_out_it_is_reproduced(name: str, undone: Engine, tmp_path: Path) -> None:
     record = executed(notebooks_folder() / catalog()[name].notebook, tmp_path / "record.ipynb", undone.url)
     assert record.judgement.verdict is Verdict.REPRODUCED, str(record.judgement)
@@ -149,23 +200,23 @@ def test_with_the_shipped_fix_taken_out_it_is_reproduced(name: str, undone: Engi
 
 @pytest.mark.parametrize("name", [name for name in BUGS if name in TRIGGERS])
 def test_without_the_trigger_nothing_is_reproduced_and_nothing_is_fixed(
-    name: str, engine: Engine, tmp_path: Path
+    name: str, suited: Engine, tmp_path: Path
 ) -> None:
     for old, new in ((TRIGGERS[name], None), IDLE[name]):
-        record = executed(changed(name, tmp_path, old, new), tmp_path / "record.ipynb", engine.url)
+        record = executed(changed(name, tmp_path, old, new), tmp_path / "record.ipynb", suited.url)
         verdict = record.judgement.verdict
         assert verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_OBSERVED}, f"{new}: {record.judgement}"
-        assert not engine.is_sleeping()
+        assert not suited.is_sleeping()
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_with_a_broken_control_it_is_inconclusive(name: str, engine: Engine, tmp_path: Path) -> None:
+def test_with_a_broken_control_it_is_inconclusive(name: str, suited: Engine, tmp_path: Path) -> None:
     notebook = changed(
         name, tmp_path, "control = vllm.control(", 'vllm._model = "no-such-model"\ncontrol = vllm.control('
     )
-    record = executed(notebook, tmp_path / "record.ipynb", engine.url)
+    record = executed(notebook, tmp_path / "record.ipynb", suited.url)
     assert record.judgement.verdict is Verdict.INCONCLUSIVE
-    assert not engine.is_sleeping()
+    assert not suited.is_sleeping()
 
 
 def test_every_bug_whose_trigger_is_written_is_run_without_it() -> None:

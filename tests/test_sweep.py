@@ -83,3 +83,22 @@ def test_a_killed_sweep_is_taken_up_again_and_an_undone_fix_turns_it_red(tmp_pat
     assert "44483 on vllm-0.32.0-cpu-v1-eager-undo: regressed" in said
     assert not set(engines()) - before
     assert not list(folder.glob("records/.running-*"))
+
+
+def test_a_notebook_that_kills_its_engine_leaves_the_next_one_unharmed(tmp_path: Path) -> None:
+    (tmp_path / "kills.toml").write_text(
+        'bugs = ["resume-while-asleep", "unknown-wake-tag"]\nreleases = ["0.32.0"]\ndevice = ["emulated"]\n'
+    )
+    command = [str(Path(sys.executable).with_name("repro")), "sweep", "--matrix", str(tmp_path / "kills.toml")]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "sweep")], capture_output=True, text=True, check=False, cwd=ROOT, timeout=900
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "sweep" / "results.json").read_text())
+    assert {row["bug"]: row["outcome"] for row in results["rows"]} == {
+        "resume-while-asleep": "as expected",
+        "unknown-wake-tag": "as expected",
+    }
+    signatures = {row["bug"]: row["cells"][0]["signature"] for row in results["rows"]}
+    assert signatures == {"resume-while-asleep": "engine-dead", "unknown-wake-tag": "accepted"}
+    assert results["engine_starts"] == 2

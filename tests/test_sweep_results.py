@@ -115,7 +115,7 @@ def test_a_result_is_kept_whole_and_counts_only_with_its_record(tmp_path: Path) 
 CATALOG = """# kept
 [44483]
 title = "A"
-links = []
+links = ["https://github.com/vllm-project/vllm/issues/44483"]
 part = "state transitions"
 notebook = "44483-forward-between-the-wakes.ipynb"
 

@@ -115,7 +115,8 @@ def _make(folder: Path, release: str, device: str) -> None:
     uv = str(Path(sys.executable).with_name("uv"))
     if not Path(uv).exists() and (uv := shutil.which("uv") or "") == "":
         raise EngineUnavailable(f"an environment for vLLM {release} is made by uv, which is missing: pip install uv")
-    _run([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], release)
+    # with pip, which vLLM's collect_env asks for what is installed: without it /server_info answers 500
+    _run([uv, "venv", "--quiet", "--seed", "--python", sys.executable, str(folder)], release)
     overrides = folder / "overrides.txt"
     overrides.write_text(_LEFT_OUT if device == "cpu" else "")
     python = str(folder / "bin" / "python")

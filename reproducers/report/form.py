@@ -1,6 +1,6 @@
 """The fields of vLLM's bug form, in its order: environment, what is wrong, and the box to tick."""
 
-from reproducers.catalog import title_of
+from reproducers.catalog import catalog, title_of
 from reproducers.record.metadata import output_of
 from reproducers.record.read import Record
 from reproducers.report.comment import COMMENT_LIMIT, comment
@@ -49,7 +49,14 @@ def _environment(record: Record) -> str:
     return f"<details>\n{summary}\n\n{block}\n\n</details>"
 
 
+def _unwrapped(text: str) -> str:
+    """A text with its paragraphs in one line each: in an issue a line feed is a break."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
 def _described(record: Record) -> str:
+    bug = catalog().get(str(record.said["bug"]))
+    text = _unwrapped(bug.report) if bug else ""
     script = "The calls of this run as a script that needs nothing but httpx: `repro report --script RECORD`."
-    room = COMMENT_LIMIT - ENVIRONMENT_LIMIT - 2_000
-    return f"{cut_middle(comment([record]), room).strip()}\n\n{script}"
+    room = COMMENT_LIMIT - ENVIRONMENT_LIMIT - 2_000 - len(text)
+    return "\n\n".join(filter(None, (text, cut_middle(comment([record]), room).strip(), script)))
