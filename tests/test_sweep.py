@@ -87,7 +87,7 @@ def test_a_killed_sweep_is_taken_up_again_and_an_undone_fix_turns_it_red(tmp_pat
 
 def test_a_notebook_that_kills_its_engine_leaves_the_next_one_unharmed(tmp_path: Path) -> None:
     (tmp_path / "kills.toml").write_text(
-        'bugs = ["resume-while-asleep", "unknown-wake-tag"]\nreleases = ["0.32.0"]\ndevice = ["emulated"]\n'
+        'bugs = ["verl-6456", "45552"]\nreleases = ["0.32.0"]\ndevice = ["emulated"]\n'
     )
     command = [str(Path(sys.executable).with_name("repro")), "sweep", "--matrix", str(tmp_path / "kills.toml")]
     done = subprocess.run(
@@ -96,9 +96,10 @@ def test_a_notebook_that_kills_its_engine_leaves_the_next_one_unharmed(tmp_path:
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "sweep" / "results.json").read_text())
     assert {row["bug"]: row["outcome"] for row in results["rows"]} == {
-        "resume-while-asleep": "as expected",
-        "unknown-wake-tag": "as expected",
+        "verl-6456": "as expected",
+        "45552": "as expected",
     }
-    signatures = {row["bug"]: row["cells"][0]["signature"] for row in results["rows"]}
-    assert signatures == {"resume-while-asleep": "engine-dead", "unknown-wake-tag": "accepted"}
+    evidence = {row["bug"]: row["cells"][0]["evidence"] for row in results["rows"]}
+    assert any("The engine is dead after that" in sentence for sentence in evidence["verl-6456"])
+    assert evidence["45552"][-1].startswith("Afterwards the engine is well")
     assert results["engine_starts"] == 2
