@@ -47,6 +47,17 @@ def test_a_first_token_a_pause_after_it_and_calls_at_the_same_moment_are_told() 
     assert lines[4:] == ["request_2.open_for(1.0)"]
 
 
+def test_a_script_ends_before_weights_are_pushed_and_asks_for_no_backend_of_the_kits() -> None:
+    pushed = script(read(FOLDER / "weight-update" / "vllm-0.32.0-cpu.ipynb"))
+    assert "call('POST', '/init_weight_transfer_engine'" in pushed
+    assert "call('POST', '/start_weight_update'" not in pushed
+    assert pushed.rstrip().endswith("sys.exit(1 if differences else 3)")
+    refused = script(read(FOLDER / "refused-weight-update" / "vllm-0.32.0-cpu.ipynb"))
+    assert "call('POST', '/update_weights', 500, None, {'update_info': {'nonsense': True}})" in refused
+    assert '"backend": "ipc"' in refused
+    assert refused.rstrip().endswith("sys.exit(1 if differences else 0)")
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_script_is_made_from_every_record(path: Path) -> None:
     record = read(path)

@@ -28,6 +28,8 @@ LEFT_OUT = {"/load", "/v1/models", "/version", "/server_info"}
 PAUSE_S = 0.4
 """A pause between two calls from which on the run waited for something."""
 BOUND_S = 60
+TRANSFER = "--weight-transfer-config"
+"""Its backend `checkpoint` is one of the kit's; where nothing is transferred `ipc` does as well."""
 _SEQUENCE = re.compile(r"^allocator: (.+?): (.+); weights equal: ", re.MULTILINE)
 
 
@@ -37,9 +39,10 @@ def script(record: Record) -> str:
     Raises:
         RecordError: the record has neither.
     """
-    steps = [step for step in steps_of(record) if step.target]
+    every = [step for step in steps_of(record) if step.target]
+    steps = _before_weights_are_pushed(every)
     sequences = list(_sequences(record))
-    if not steps and not sequences:
+    if not every and not sequences:
         raise RecordError("called no server and no allocator: there is nothing to repeat")
     engine = record.said["engine"] or {"release": "unknown", "device": "unknown"}
     bug = str(record.said["bug"])
@@ -56,6 +59,7 @@ def script(record: Record) -> str:
         settings = dict(engine.get("settings", {}))
         words |= {
             "notes": [_text(note) for note in _notes(record, steps, settings)],
+            "whole": len(steps) == len(every),
             "model": MODEL,
             "flags": pprint.pformat(_flags(settings), width=100),
             "environment": pprint.pformat({k: v for k, v in settings.items() if k.startswith("VLLM_")}, width=100),
@@ -71,6 +75,17 @@ def script(record: Record) -> str:
         trim_blocks=True,
     )
     return environment.get_template("script.py.j2" if steps else "sequences.py.j2").render(words)
+
+
+def _before_weights_are_pushed(steps: list[Step]) -> list[Step]:
+    """The steps up to the first weight update that succeeded: pushing weights needs a trainer and its checkpoints."""
+    opened = len(steps)
+    for i, step in enumerate(steps):
+        if step.path == "/start_weight_update":
+            opened = i
+        if step.path == "/update_weights" and step.status is not None and step.status < 300:
+            return steps[:opened]
+    return steps
 
 
 def _sequences(record: Record) -> Iterator[tuple[list[str], str]]:
@@ -174,7 +189,8 @@ def _comparable(step: Step) -> Any:
 
 def _flags(settings: dict[str, str]) -> list[str]:
     named = [(k, v) for k, v in settings.items() if k.startswith("--") and k != "--worker-extension-cls"]
-    return [f"{k}={v}" if v else k for k, v in named]
+    flags = [f"{k}={v}" if v else k for k, v in named]
+    return [flag.replace('"checkpoint"', '"ipc"') if flag.startswith(TRANSFER) else flag for flag in flags]
 
 
 def _notes(record: Record, steps: Sequence[Step], settings: dict[str, str]) -> Iterator[str]:
