@@ -1,10 +1,11 @@
 """What is known of each bug, read from catalog.toml and checked on load."""
 
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
@@ -13,8 +14,19 @@ from reproducers.errors import UsageError
 from reproducers.states import kind_of
 from reproducers.values import Outcome, Verdict
 
-__all__ = ["Bug", "Contract", "Expectation", "catalog", "find_bug", "load", "notebooks_folder", "title_of"]
+__all__ = [
+    "Bug",
+    "Contract",
+    "Expectation",
+    "catalog",
+    "entries_of",
+    "find_bug",
+    "load",
+    "notebooks_folder",
+    "title_of",
+]
 
+T = TypeVar("T")
 Part = Literal["state transitions", "information retrieval", "consistency"]
 """The part of the RL CI matrix (#45585) that a bug belongs to."""
 Mode = Literal["abort", "wait", "keep"]
@@ -134,6 +146,22 @@ def notebooks_folder() -> Path:
     return beside if beside.is_dir() else package / "notebooks"
 
 
+def entries_of(path: Path, make: Callable[[str, dict[str, Any]], T]) -> dict[str, T]:
+    """Read a TOML file of named tables, each made into something that checks itself.
+
+    Raises:
+        UsageError: it cannot be read, is not TOML, or an entry is not as it must be; the text names where.
+    """
+    try:
+        return {name: make(name, entry) for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items()}
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path.name}: {error.title} {where}: {first['msg'].removeprefix('Value error, ')}") from error
+    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+        raise UsageError(f"{path.name}: {error}") from error
+
+
 def load(path: Path, notebooks: Path) -> dict[str, Bug]:
     """Read a catalog and check it against the notebooks.
 
@@ -141,15 +169,7 @@ def load(path: Path, notebooks: Path) -> dict[str, Bug]:
         UsageError: not TOML, an unknown or missing key, overlapping ranges, a bug without a notebook, a notebook
             without an entry.
     """
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
-        bugs = {name: Bug(id=name, **entry) for name, entry in entries.items()}
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path.name}: {error.title} {where}: {first['msg'].removeprefix('Value error, ')}") from error
-    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
-        raise UsageError(f"{path.name}: {error}") from error
+    bugs = entries_of(path, lambda name, entry: Bug(id=name, **entry))
     there, named = {p.name for p in notebooks.glob("*.ipynb")}, {b.notebook for b in bugs.values()}
     if missing := sorted(named - there):
         raise UsageError(f"{path.name}: the notebook {missing[0]} does not exist")

@@ -1,15 +1,12 @@
 """The rows of the RL CI matrix (#45585): what each is about, what it needs, and what covers it."""
 
-import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from reproducers.catalog import Part, catalog
-from reproducers.errors import UsageError
+from reproducers.catalog import Part, catalog, entries_of
 from reproducers.states import EngineFacts
 
 __all__ = ["ROWS_MIME", "Row", "load_rows", "rows"]
@@ -70,15 +67,7 @@ def load_rows(path: Path) -> dict[str, Row]:
     Raises:
         UsageError: not TOML, an unknown or missing key, an unknown notebook, a row that nothing covers.
     """
-    try:
-        entries: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {name: Row(name=name, **entry) for name, entry in entries.items()}
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path.name}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
-    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
-        raise UsageError(f"{path.name}: {error}") from error
+    return entries_of(path, lambda name, entry: Row(name=name, **entry))
 
 
 @cache
