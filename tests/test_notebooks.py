@@ -100,14 +100,20 @@ def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def transferring() -> Iterator[Engine]:
-    """An engine that takes weights from the disk, lent to the notebooks that are run meanwhile."""
+def with_backend() -> Iterator[Engine]:
+    """An engine that takes weights from the disk."""
     engine = open_engine("cpu", settings=transfer_settings("checkpoint", "cpu"))
-    assert engine.process is not None
-    assert engine.installation is not None
-    with lending(engine.url, engine.facts, engine.installation, engine.process.log):
-        yield engine
+    yield engine
     assert engine.close().clean
+
+
+@pytest.fixture
+def transferring(with_backend: Engine) -> Iterator[Engine]:
+    """The same, lent to the notebooks of one test; notebooks of other engines must not read its log."""
+    assert with_backend.process is not None
+    assert with_backend.installation is not None
+    with lending(with_backend.url, with_backend.facts, with_backend.installation, with_backend.process.log):
+        yield with_backend
 
 
 @pytest.fixture
