@@ -71,6 +71,13 @@ class RequestInFlight:
             choices = [choice for payload in self._payloads for choice in payload["choices"]]
         return {int(c.get("index", 0)): str(c["finish_reason"]) for c in choices if c.get("finish_reason")}
 
+    @property
+    def begun(self) -> set[int]:
+        """The choices of a streamed answer that have a token."""
+        with self._progress:
+            choices = [choice for payload in self._payloads for choice in payload["choices"]]
+        return {int(c.get("index", 0)) for c in choices if (c.get("logprobs") or {}).get("tokens")}
+
     def wait_until(self, reached: Callable[[RequestLife], bool], bound_s: float) -> bool:
         """Wait until the request has come so far, at most `bound_s` seconds; say whether it has."""
         with self._progress:

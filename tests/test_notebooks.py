@@ -44,7 +44,7 @@ TRIGGERS = {
     "framework-call-orders": "cycles.append(bug.Cycle(name, tuple(steps), answer))",
     "45585": '@check("full-wake")',
     "weight-update": "yield vllm.update_weights(offered(weights))",
-    "refused-weight-update": "refused = vllm.update_weights(",
+    "refused-weight-update": "started = vllm.start_weight_update()",
 }
 # The same, when the call is made and does not do what the trigger needs.
 IDLE = {
