@@ -67,16 +67,17 @@ class RequestInFlight:
     @property
     def finish_reasons(self) -> dict[int, str]:
         """Why each choice of the answer ended, by its index; those that have."""
-        with self._progress:
-            choices = [choice for payload in self._payloads for choice in payload["choices"]]
-        return {int(c.get("index", 0)): str(c["finish_reason"]) for c in choices if c.get("finish_reason")}
+        return {int(c.get("index", 0)): str(c["finish_reason"]) for c in self._choices() if c.get("finish_reason")}
 
     @property
     def begun(self) -> set[int]:
         """The choices of a streamed answer that have a token."""
+        return {int(c.get("index", 0)) for c in self._choices() if (c.get("logprobs") or {}).get("tokens")}
+
+    def _choices(self) -> list[Mapping[str, Any]]:
+        """The parts of the answer that have come, over all choices."""
         with self._progress:
-            choices = [choice for payload in self._payloads for choice in payload["choices"]]
-        return {int(c.get("index", 0)) for c in choices if (c.get("logprobs") or {}).get("tokens")}
+            return [choice for payload in self._payloads for choice in payload["choices"]]
 
     def wait_until(self, reached: Callable[[RequestLife], bool], bound_s: float) -> bool:
         """Wait until the request has come so far, at most `bound_s` seconds; say whether it has."""

@@ -45,19 +45,18 @@ def _fix(record: Record) -> str:
     return str(record.said["parameters"].get("fix", "none"))
 
 
-def _settings(record: Record) -> list[str]:
+def _settings(record: Record) -> str:
     """The settings that the name of a record's file gives after release and device, the fix apart."""
     device = _device(record).removeprefix("NVIDIA ").replace(" ", "-").lower()
     rest = record.path.stem.partition(f"{record.said['engine']['release']}-{device}")[2].removeprefix("-")
-    rest = re.sub(r"-?\bfix-(proposed|undo)\b", "", rest).removeprefix("-")
-    return [rest.replace("-", " ")] if rest else []
+    return re.sub(r"-?\bfix-(proposed|undo)\b", "", rest).removeprefix("-").replace("-", " ")
 
 
 def _cell(records: list[Record], folder: Path) -> str:
     def shown(record: Record) -> str:
         link = f"notebooks/records/{record.path.relative_to(folder).as_posix()}"
         fix = "" if _fix(record) == "none" else f", {_fix(record)}"
-        fix += "".join(f", {setting}" for setting in _settings(record))
+        fix += f", {settings}" if (settings := _settings(record)) else ""
         device = "" if _device(record) == "cpu" else f", {_device(record).removeprefix('NVIDIA ')}"
         return f"[{record.judgement.verdict}]({link}) ({record.said['engine']['release']}{device}{fix})"
 
@@ -77,13 +76,9 @@ def coverage_table(rows: Iterable[Row], folder: Path) -> str:
     for row in rows:
         covers = [f"[{name}](notebooks/{catalog()[name].notebook})" for name in row.notebooks]
         covers = ([f"check `{row.name}`"] if row.check else []) + covers
-        seen = (
-            "; ".join(filter(None, (_outcome(record, row.name, folder) for record in stock)))
-            if row.check
-            else ""
-            if row.not_run
-            else "by its notebooks"
-        )
+        seen = "by its notebooks" if row.notebooks else ""
+        if row.check:
+            seen = "; ".join(filter(None, (_outcome(record, row.name, folder) for record in stock)))
         by = ", ".join(covers) or f"not run: {row.not_run}"
         lines.append(f"| {row.title} | {row.part} | {row.kind} | {row.needs} | {by} | {seen} |")
     return "\n".join(lines)
