@@ -193,7 +193,7 @@ def open_allocator(choice: str = "auto", *, release: str = "", driver: str = "sc
         known = lent(chosen)
         if known is None:
             return None
-        chosen = known[1]
+        chosen = known.installation
     settings = {"REPRO_DRIVER": driver} if chosen.device == "emulated" else {}
     facts = EngineFacts(chosen.release, device_of(chosen), "none: the allocator alone", True, settings)
     return Allocator(facts, chosen, driver)

@@ -43,14 +43,17 @@ def used_by_device(pids: Collection[int] = ()) -> tuple[int, ...]:
     """Bytes in use now on each device; empty without one, or where the driver does not tell.
 
     Args:
-        pids: the processes of the engine: only the devices that they use are looked at, where the driver tells.
+        pids: the processes of the engine: their bytes alone count, on the devices that they use, where the driver
+            names them. Without, everybody's on every device: engines side by side come and go.
     """
     if (nvml := _nvml()) is None:
         return ()
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        theirs = [handle for handle in handles if any(pid in pids for pid, _ in _shares(nvml, handle))]
-        return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in theirs or handles)
+        ours = [[used for pid, used in _shares(nvml, handle) if pid in pids] for handle in handles]
+        if any(ours):
+            return tuple(sum(shares) for shares in ours if shares)
+        return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
     except nvml.NVMLError:
         return ()
 

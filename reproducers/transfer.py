@@ -48,7 +48,7 @@ def transfer_backend(choice: str, engine: str, release: str = "") -> Backend:
 
 def _backend_of_server(choice: str, url: str) -> Backend:
     known = lent(url)
-    config = known[0].settings.get(CONFIG) if known else None
+    config = known.facts.settings.get(CONFIG) if known else None
     if config is None:
         raise UsageError(
             f"the server at {url} is not known to have a weight-transfer backend: let the kit start the engine"
@@ -70,9 +70,13 @@ def transfer_settings(backend: Backend, engine: str, dtype: str = "auto") -> Eng
     """
     if dtype == "auto":
         dtype = "bfloat16" if engine == "emulated" else "float32"
-    insecure = {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"} if backend == "ipc" else {}  # it unpickles: loopback only
+    environment = {
+        "checkpoint": {"REPRO_TRANSFER": "checkpoint"},  # lets the kit's plugin register it
+        "ipc": {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"},  # it unpickles: loopback only
+        "nccl": {},
+    }[backend]
     flags = (f"{CONFIG}={json.dumps({'backend': backend})}", f"--dtype={dtype}")
-    return EngineSettings(flags=flags, environment=insecure)
+    return EngineSettings(flags=flags, environment=environment)
 
 
 class Trainer:

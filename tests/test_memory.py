@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from reproducers import memory
-from reproducers.memory import DeviceMemory, device_names, used_bytes
+from reproducers.memory import DeviceMemory, device_names, used_by_device, used_bytes
 
 
 class NVMLError(Exception):
@@ -35,6 +35,19 @@ def test_bytes_are_summed_over_devices_and_processes(monkeypatch: pytest.MonkeyP
     assert used_bytes([1]) == DeviceMemory(300, 10, 276)
     assert used_bytes() == DeviceMemory(300, None, 276)
     assert device_names() == ["NVIDIA H200"] * 2
+
+
+def test_each_device_counts_what_the_engine_has_there_and_not_what_its_neighbours_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "_nvml", nvml)
+    assert used_by_device([1]) == (5, 5)
+    assert used_by_device([1, 2]) == (12, 12)
+    ours = [SimpleNamespace(pid=1, usedGpuMemory=5)]
+    on_the_second = nvml(nvmlDeviceGetComputeRunningProcesses=lambda i: ours if i else [])
+    monkeypatch.setattr(memory, "_nvml", lambda: on_the_second)
+    assert used_by_device([1]) == (5,)
+    assert used_by_device([3]) == used_by_device() == (100, 200)
 
 
 def test_what_the_driver_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from conftest import nbval
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.catalog import catalog, notebooks_folder
-from reproducers.engine import Engine, lending, open_engine
+from reproducers.engine import Engine, open_engine
 from reproducers.record.check import CELLS, check
 from reproducers.record.read import Record, read
 from reproducers.transfer import transfer_settings
@@ -110,9 +110,7 @@ def with_backend() -> Iterator[Engine]:
 @pytest.fixture
 def transferring(with_backend: Engine) -> Iterator[Engine]:
     """The same, lent to the notebooks of one test; notebooks of other engines must not read its log."""
-    assert with_backend.process is not None
-    assert with_backend.installation is not None
-    with lending(with_backend.url, with_backend.facts, with_backend.installation, with_backend.process.log):
+    with with_backend.lend():
         yield with_backend
 
 

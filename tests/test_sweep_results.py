@@ -11,14 +11,16 @@ from junitparser import JUnitXml
 from packaging.version import Version
 
 from reproducers.catalog import find_bug
-from reproducers.errors import HarnessError, UsageError
+from reproducers.engine import Engine
+from reproducers.errors import EngineFailed, HarnessError, UsageError
 from reproducers.sweep import results as results_module
 from reproducers.sweep.bisect import between, bisect
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.sweep.expectations import updated
+from reproducers.sweep.group import run_group
 from reproducers.sweep.page import write_page
 from reproducers.sweep.results import Outcome, Row, exit_code, rows_of, write_junit, write_results
-from reproducers.sweep.state import CellResult, keep, kept, prepare
+from reproducers.sweep.state import CellResult, finished, keep, kept, prepare
 from reproducers.values import Verdict
 
 STOCK = Configuration("0.32.0", "cpu", 1, "eager", 1, 1, "none", "dense")
@@ -110,6 +112,36 @@ def test_a_result_is_kept_whole_and_counts_only_with_its_record(tmp_path: Path) 
     assert not (tmp_path / "cells" / "half.part").exists()
     with pytest.raises(UsageError, match="another matrix"):
         prepare(tmp_path, {"bugs": ["45326"]})
+
+
+def test_what_the_harness_could_not_judge_is_kept_and_tried_again(tmp_path: Path) -> None:
+    prepare(tmp_path, {"bugs": ["44483"]})
+    one = CellResult.failed(result("44483", "FIXED").cell, "EngineFailed: No module named 'ray'", 26.0, 0)
+    keep(tmp_path, one)
+    assert kept(tmp_path, one.cell) == one
+    assert not finished(tmp_path, one.cell)
+    (row,) = rows(one)
+    assert row.said == "harness failure: EngineFailed: No module named 'ray'"
+    keep(tmp_path, replace(result("44483", "FIXED"), record=""))
+    assert finished(tmp_path, one.cell)
+
+
+def test_an_engine_that_does_not_start_is_not_started_for_every_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def fails(*_: object, **__: object) -> Engine:
+        tried.append(1)
+        raise EngineFailed("the engine ended with status 1: No module named 'ray'")
+
+    monkeypatch.setattr("reproducers.sweep.group.open_engine", fails)
+    prepare(tmp_path, {"bugs": ["44483", "45326", "45518"]})
+    cells = [["44483", 1], ["45326", 1], ["45518", 1]]
+    run_group(tmp_path, {"configuration": vars(STOCK), "cells": cells, "parameters": {}, "bugs": []})
+    said = [kept(tmp_path, Cell(bug, STOCK, 1)) for bug, _ in cells]
+    assert [s.failure for s in said if s] == ["EngineFailed: the engine ended with status 1: No module named 'ray'"] * 3
+    assert len(tried) == 2
 
 
 CATALOG = """# kept

@@ -8,7 +8,7 @@ from dataclasses import replace
 from IPython.core.getipython import get_ipython
 from packaging.version import Version
 
-from reproducers.engine.attach import attached_facts, lending, lent
+from reproducers.engine.attach import attached_facts, lent
 from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, parallel_flags, start
@@ -26,7 +26,6 @@ __all__ = [
     "choose",
     "device_of",
     "installed",
-    "lending",
     "lent",
     "open_engine",
     "parallel",
@@ -167,11 +166,11 @@ def _remembered(engine: Engine) -> Engine:
 
 def _attached(url: str, release: str, fix: str, runner: int, *, memory: bool) -> Engine:
     known = lent(url)
-    if unmet := _unmet(known[0] if known else None, fix, runner):
+    if unmet := _unmet(known.facts if known else None, fix, runner):
         raise UsageError(f"{unmet} can be asked for only of an engine that the kit starts, and {url} runs already")
     facts = attached_facts(url)
     if known is not None:
-        facts = replace(facts, device=known[0].device, settings=known[0].settings)
+        facts = replace(facts, device=known.facts.device, settings=known.facts.settings)
     if release and facts.release != release:
         raise UsageError(f"the server at {url} is vLLM {facts.release}, not {release}")
     engine = _remembered(Engine(facts, url))

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,25 @@ from reproducers.engine.installation import Installation
 from reproducers.errors import EngineUnavailable
 from reproducers.states import EngineFacts
 
-__all__ = ["attached_facts", "lending", "lent", "restore"]
+__all__ = ["Lent", "attached_facts", "lending", "lent", "restore"]
 
 FACTS_VARIABLE = "REPRO_ENGINE_FACTS"
-"""JSON: the URL and the facts of an engine that whoever runs the notebook has started for several of them, and the
-installation that it is of."""
+"""JSON: the URL and the facts of an engine that whoever runs the notebook has started for several of them, the
+installation that it is of, and the process above its processes."""
 
 CHECK_BOUND_S = 10.0
 RESTORE_BOUND_S = 120.0
 """A wake-up of a large model copies its weights back."""
+
+
+@dataclass(frozen=True)
+class Lent:
+    """What the starter of an engine tells the notebooks that it lends it to."""
+
+    facts: EngineFacts
+    installation: Installation
+    guard: int
+    """The process under which those of the engine are."""
 
 
 def attached_facts(url: str) -> EngineFacts:
@@ -47,21 +57,22 @@ def attached_facts(url: str) -> EngineFacts:
         return EngineFacts(str(release), _device(client), str(models[0]["id"]), owned=False)
 
 
-def lent(url: str) -> tuple[EngineFacts, Installation] | None:
+def lent(url: str) -> Lent | None:
     """What is known of a server whose starter lends it to this notebook; None of any other."""
     try:
         known = json.loads(os.environ.get(FACTS_VARIABLE, "null"))
         if not known or known["url"] != url:
             return None
-        return EngineFacts(**known["facts"]), Installation(**known["installation"])
+        return Lent(EngineFacts(**known["facts"]), Installation(**known["installation"]), int(known["guard"]))
     except (ValueError, KeyError, TypeError) as error:
         raise EngineUnavailable(f"{FACTS_VARIABLE} cannot be read: {error}") from error
 
 
 @contextmanager
-def lending(url: str, facts: EngineFacts, installation: Installation, log: Path) -> Iterator[None]:
-    """Let the notebooks that are run meanwhile know which engine it is, and where its log is."""
-    known = {"url": url, "facts": facts.to_json() | {"owned": False}, "installation": asdict(installation)}
+def lending(url: str, engine: Lent, log: Path) -> Iterator[None]:
+    """Let the notebooks that are run meanwhile know which engine it is, its processes, and where its log is."""
+    facts = engine.facts.to_json() | {"owned": False}
+    known = {"url": url, "facts": facts, "installation": asdict(engine.installation), "guard": engine.guard}
     changes = {FACTS_VARIABLE: json.dumps(known), "REPRO_ENGINE_LOG": str(log)}
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)

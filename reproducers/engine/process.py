@@ -16,7 +16,7 @@ from reproducers.errors import EngineFailed
 from reproducers.memory import used_bytes
 from reproducers.states import Residue
 
-__all__ = ["OWNER_VARIABLE", "EngineProcess", "free_port", "owned_processes", "residue_of"]
+__all__ = ["OWNER_VARIABLE", "EngineProcess", "free_port", "owned_processes", "residue_of", "tree_under"]
 
 OWNER_VARIABLE = "REPRO_RUN_ID"
 """Environment variable that marks every process of a run, so that what is left of it can be found."""
@@ -48,6 +48,14 @@ def owned_processes(owner: str) -> list[psutil.Process]:
         if marked and process.pid != os.getpid() and _alive(process):
             found.append(process)
     return found
+
+
+def tree_under(pid: int) -> list[psutil.Process]:
+    """The processes below one that are alive now; empty where it is gone."""
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
 
 
 def residue_of(processes: list[psutil.Process], port: int | None, before: int | None, bound_s: float = 5) -> Residue:
@@ -111,16 +119,18 @@ class EngineProcess:
             )
         self._members: dict[psutil.Process, str] = {}
 
+    @property
+    def pid(self) -> int:
+        """Of the guard, under which the engine's processes are."""
+        return self._guard.pid
+
     def note_members(self) -> None:
         """Remember which processes the engine consists of, once it serves."""
         self._members = {p: _name(p) for p in self.tree()}
 
     def tree(self) -> list[psutil.Process]:
         """The processes of the engine that are alive now."""
-        try:
-            return list(psutil.Process(self._guard.pid).children(recursive=True))
-        except psutil.NoSuchProcess:
-            return []
+        return tree_under(self.pid)
 
     def running(self) -> bool:
         """Whether the guard, and so the API server, is there."""

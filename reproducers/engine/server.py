@@ -5,13 +5,14 @@ import os
 import shutil
 import time
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from reproducers.calls import answered
 from reproducers.client import LifecycleClient, PauseMode
-from reproducers.engine.attach import lent, restore
+from reproducers.engine.attach import Lent, lending, lent, restore
 from reproducers.engine.installation import Installation
-from reproducers.engine.process import EngineProcess
+from reproducers.engine.process import EngineProcess, tree_under
 from reproducers.engine.system import collected, from_server_info
 from reproducers.engine.watch import Watcher
 from reproducers.errors import EndpointError
@@ -173,7 +174,13 @@ class Engine(LifecycleClient):
     def made_from(self) -> Installation | None:
         """The installation that the engine runs from; None of a server that is not the kit's."""
         known = lent(self.url)
-        return self.installation or (known[1] if known else None)
+        return self.installation or (known.installation if known else None)
+
+    def lend(self) -> AbstractContextManager[None]:
+        """Let the notebooks that are run meanwhile attach to this engine, which the kit started, and know all of it."""
+        assert self.process is not None
+        assert self.installation is not None
+        return lending(self.url, Lent(self.facts, self.installation, self.process.pid), self.process.log)
 
     def close(self) -> Residue:
         """End an engine that the kit started; leave an attached one awake, unpaused and running."""
@@ -191,5 +198,7 @@ class Engine(LifecycleClient):
         return self._residue
 
     def pids(self) -> Collection[int]:
-        """The engine's processes; empty for one that was attached to."""
-        return [p.pid for p in self.process.tree()] if self.process else []
+        """The engine's processes; empty for a server that is not the kit's."""
+        known = lent(self.url)
+        guard = self.process.pid if self.process else known.guard if known else None
+        return [] if guard is None else [p.pid for p in tree_under(guard)]

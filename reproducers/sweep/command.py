@@ -37,11 +37,11 @@ def run_sweep(
     from reproducers.sweep.progress import SweepProgress  # noqa: PLC0415
     from reproducers.sweep.results import exit_code, rows_of, write_junit, write_results  # noqa: PLC0415
     from reproducers.sweep.run import sweep  # noqa: PLC0415
-    from reproducers.sweep.state import kept  # noqa: PLC0415
+    from reproducers.sweep.state import finished  # noqa: PLC0415
 
     plan, cells = load_matrix(matrix)
     where = _executor(executor)
-    done = sum(kept(folder, cell) is not None for cell in cells)
+    done = sum(finished(folder, cell) for cell in cells)
     with SweepProgress(err, len(cells), done) as progress:
         swept = sweep(plan, cells, folder, jobs=jobs, executor=where, follow=progress.follow)
     rows = rows_of(swept.results, plan.against)

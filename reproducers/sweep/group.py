@@ -17,18 +17,21 @@ from typing import Any
 
 from reproducers.catalog import catalog, notebooks_folder
 from reproducers.declaration import declared
-from reproducers.engine import Engine, EngineSettings, attached_facts, lending, open_engine, parallel_flags
-from reproducers.errors import NotApplicable, ReproError
+from reproducers.engine import Engine, EngineSettings, attached_facts, open_engine, parallel_flags
+from reproducers.errors import EngineFailed, NotApplicable, ReproError
 from reproducers.models import MODELS
 from reproducers.record.check import check
 from reproducers.record.run import Finished, run
 from reproducers.sweep.cell import Cell, Configuration
-from reproducers.sweep.state import CellResult, keep, kept
+from reproducers.sweep.state import CellResult, finished, keep
 
 __all__ = ["main", "run_group"]
 
 ATTEMPTS = 2
-"""How often a cell is tried when the harness could not tell, the second time on a fresh engine."""
+"""How often a cell is tried when the harness could not tell, the second time on a fresh engine.
+
+An engine that failed to start so often is not started for the cells after it either.
+"""
 
 
 class Group:
@@ -46,6 +49,7 @@ class Group:
         self._fix = ",".join(f"{bug}:{configuration.fix}" for bug in bugs) if configuration.fix != "none" else ""
         self._engine: Engine | None = None
         self._starts = 0
+        self._failed_starts: list[EngineFailed] = []
 
     def run(self, cell: Cell) -> CellResult:
         """Run one cell; a harness that could not tell is tried once more, on a fresh engine."""
@@ -79,9 +83,7 @@ class Group:
             given |= {"engine": c.device, "release": c.release} | ({"runner": c.runner} if "runner" in known else {})
             return run(bug, given, out=path, budget_s=600)
         engine = self._healthy()
-        assert engine.process is not None
-        assert engine.installation is not None
-        with lending(engine.url, engine.facts, engine.installation, engine.process.log):
+        with engine.lend():
             return run(bug, given | {"engine": engine.url}, out=path, budget_s=600)
 
     def _healthy(self) -> Engine:
@@ -93,17 +95,27 @@ class Group:
                 self.close()
             else:
                 return self._engine
+        if len(self._failed_starts) >= ATTEMPTS:
+            raise self._failed_starts[-1]
+        self._engine = self._started()
+        self._failed_starts.clear()
+        self._starts += 1
+        _say(started=str(self._configuration))
+        return self._engine
+
+    def _started(self) -> Engine:
         c = self._configuration
         flags = parallel_flags(c.tensor_parallel, c.data_parallel)
         settings = EngineSettings(model=MODELS[c.model], flags=flags, graphs=c.mode == "graphs")
         memory = c.device == "emulated"
-        self._engine = open_engine(
-            c.device, release=c.release, runner=c.runner, fix=self._fix, settings=settings, memory=memory,
-            progress=lambda text: _say(engine=text),
-        )  # fmt: skip
-        self._starts += 1
-        _say(started=str(c))
-        return self._engine
+        try:
+            return open_engine(
+                c.device, release=c.release, runner=c.runner, fix=self._fix, settings=settings, memory=memory,
+                progress=lambda text: _say(engine=text),
+            )  # fmt: skip
+        except EngineFailed as error:
+            self._failed_starts.append(error)
+            raise
 
     def close(self) -> None:
         """End the engine, if there is one."""
@@ -113,7 +125,7 @@ class Group:
 
 
 def run_group(folder: Path, order: dict[str, Any]) -> None:
-    """Run the cells of an order that have no result yet.
+    """Run the cells of an order that are not finished.
 
     Args:
         folder: where records and results go.
@@ -125,7 +137,7 @@ def run_group(folder: Path, order: dict[str, Any]) -> None:
     group = Group(folder, configuration, order["parameters"], order["bugs"])
     try:
         for cell in cells:
-            if kept(folder, cell) is None:
+            if not finished(folder, cell):
                 _say(began=cell.name)
                 keep(folder, group.run(cell))
                 _say(ended=cell.name)

@@ -61,7 +61,10 @@ class Row:
     def said(self) -> str:
         """The outcome in one sentence."""
         if self.outcome is Outcome.NOT_APPLICABLE:
-            return self.results[0].evidence[0].lower().removesuffix(".")
+            reason = self.results[0].evidence[0].removesuffix(".")
+            return reason[:1].lower() + reason[1:]
+        if failure := next((result.failure for result in self.results if result.failure), ""):
+            return f"{self.outcome}: {failure}"
         seen = ", ".join(f"{n} × {name}" for name, n in self.verdicts.items())
         return f"{self.outcome}: {seen}; expected {self.expected or 'nothing, since the catalog does not say'}"
 

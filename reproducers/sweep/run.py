@@ -20,7 +20,7 @@ from reproducers.sweep.cell import Cell, Configuration
 from reproducers.sweep.group import order_of
 from reproducers.sweep.limits import reason_not_applicable
 from reproducers.sweep.matrix import Matrix
-from reproducers.sweep.state import CellResult, keep, kept, prepare
+from reproducers.sweep.state import CellResult, finished, keep, kept, prepare
 
 __all__ = ["Event", "Executor", "LocalExecutor", "Swept", "sweep"]
 
@@ -100,7 +100,7 @@ def sweep(
     executor: Executor | None = None,
     follow: Callable[[Event], None] = lambda _: None,
 ) -> Swept:
-    """Run the cells that have no result yet.
+    """Run the cells that have no result yet, or one of a harness that failed.
 
     Args:
         matrix: as it was read.
@@ -129,7 +129,7 @@ def sweep(
                 follow(Event(cell.configuration, "ended", cell.name))
         left: dict[Configuration, list[Cell]] = {}
         for cell in cells:
-            if kept(folder, cell) is None:
+            if not finished(folder, cell):
                 left.setdefault(cell.configuration, []).append(cell)
         bugs = {c: sorted({x.bug for x in cells if x.configuration == c and not limits[x]}) for c in left}
         orders = {c: order_of(c, inside, bugs[c], matrix.parameters) for c, inside in left.items()}

@@ -12,7 +12,7 @@ from reproducers.record.run import Finished
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.values import Verdict
 
-__all__ = ["CellResult", "keep", "kept", "prepare", "put_in_place"]
+__all__ = ["CellResult", "finished", "keep", "kept", "prepare", "put_in_place"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,12 @@ def kept(folder: Path, cell: Cell) -> CellResult | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return None if result.record and not (folder / result.record).is_file() else replace(result, cell=cell)
+
+
+def finished(folder: Path, cell: Cell) -> bool:
+    """Whether a cell need not be run again; what the harness could not judge is tried again with the next call."""
+    result = kept(folder, cell)
+    return result is not None and not result.failure
 
 
 def prepare(folder: Path, matrix: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """A weight-transfer backend that reads a checkpoint from the disk: a vLLM general plugin, for engines without a GPU.
 
 vLLM's own backends move device memory (`ipc`, `nccl`). This one only differs in where the tensors come from: endpoints,
-session, layerwise reload and order checks are the release's own. It is there where REPRO_CHECKPOINTS names the folder
-of the checkpoints, and is chosen by `--weight-transfer-config '{"backend": "checkpoint"}'`.
+session, layerwise reload and order checks are the release's own. It is there where REPRO_TRANSFER asks for it, reads
+from the folder that REPRO_CHECKPOINTS names, and is chosen by `--weight-transfer-config '{"backend": "checkpoint"}'`.
+An engine that was not asked for it imports nothing of weight transfer, which takes Ray with it in some releases.
 """
 
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 def apply():
     """Register the backend in this process."""
-    if "REPRO_CHECKPOINTS" not in os.environ:
+    if os.environ.get("REPRO_TRANSFER") != "checkpoint":
         return
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory
 
