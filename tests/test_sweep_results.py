@@ -166,8 +166,12 @@ def test_a_measured_verdict_splits_the_range_and_keeps_the_rest(
     path = tmp_path / "catalog.toml"
     path.write_text(CATALOG)
     later = replace(STOCK, release="0.33.0")
-    text, difference = updated(path, rows(result("44483", "REPRODUCED"), result("44483", "REPRODUCED", later)))
+    not_there = result("44483", "NOT_APPLICABLE", replace(STOCK, mode="graphs"), record="")
+    measured = [result("44483", "REPRODUCED"), result("44483", "REPRODUCED", later), not_there]
+    text, difference = updated(path, rows(*measured))
     assert text.startswith("# kept")
+    assert text.count("\n\n[[44483.expect]]\n") == text.count("[[44483.expect]]") > 1
+    assert text.endswith('"\n')
     assert loaded
     assert '+before = "0.32.0"' in difference
     assert updated(path, rows(result("44483", "FIXED")))[1] == ""

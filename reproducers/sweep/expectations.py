@@ -1,6 +1,7 @@
 """Write measured verdicts into the catalog: a range of releases is split where a measurement says otherwise."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["updated"]
 
 _TELLING = {Outcome.AS_EXPECTED, Outcome.NEWLY_FIXED, Outcome.REGRESSED, Outcome.STALE}
 _DEVICES = ("cpu", "cuda", "emulated")
+_A_BLANK_LINE_BEFORE = re.compile(r"\n+(?=\[+[\w-]+(\.expect)?\]+\n)")
 
 
 def updated(path: Path, rows: Sequence[Row]) -> tuple[str, str]:
@@ -32,13 +34,14 @@ def updated(path: Path, rows: Sequence[Row]) -> tuple[str, str]:
     document = tomlkit.parse(before)
     seen: dict[tuple[str, ...], set[Verdict]] = {}
     for row in rows:
-        seen.setdefault(_place(row), set()).add(row.verdict)
+        if row.outcome is not Outcome.NOT_APPLICABLE:
+            seen.setdefault(_place(row), set()).add(row.verdict)
     telling = [row for row in rows if row.outcome in _TELLING and len(seen[_place(row)]) == 1]
     for row in sorted(telling, key=lambda row: Version(row.configuration.release)):
         _split(
             document[row.bug], row.configuration.release, row.configuration.device, row.configuration.fix, row.verdict
         )
-    after = tomlkit.dumps(document)
+    after = _A_BLANK_LINE_BEFORE.sub("\n\n", tomlkit.dumps(document)).rstrip("\n") + "\n"
     scratch = path.with_suffix(".checked")
     scratch.write_text(after, encoding="utf-8")
     try:
@@ -95,7 +98,6 @@ def _table(values: dict[str, Any], fix: str) -> Any:
     if fix != "none":
         table["fix"] = fix
     table["source"] = values["source"]
-    table.add(tomlkit.nl())
     return table
 
 
