@@ -17,7 +17,7 @@ __all__ = ["updated"]
 
 _TELLING = {Outcome.AS_EXPECTED, Outcome.NEWLY_FIXED, Outcome.REGRESSED, Outcome.STALE}
 _DEVICES = ("cpu", "cuda", "emulated")
-_A_BLANK_LINE_BEFORE = re.compile(r"\n+(?=\[+[\w-]+(\.expect)?\]+\n)")
+_A_BLANK_LINE_BEFORE = re.compile(r"\n+(?=\[\[[\w-]+\.expect\]\]\n)")
 
 
 def updated(path: Path, rows: Sequence[Row]) -> tuple[str, str]:
@@ -98,6 +98,7 @@ def _table(values: dict[str, Any], fix: str) -> Any:
     if fix != "none":
         table["fix"] = fix
     table["source"] = values["source"]
+    table.add(tomlkit.nl())
     return table
 
 
