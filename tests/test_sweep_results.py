@@ -1,6 +1,9 @@
 """What a sweep came to: outcomes against expectations, files, the catalog's update, and the search over releases."""
 
 import json
+import signal
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +21,10 @@ from reproducers.sweep.bisect import between, bisect
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.sweep.expectations import updated
 from reproducers.sweep.group import run_group
+from reproducers.sweep.matrix import Matrix
 from reproducers.sweep.page import write_page
 from reproducers.sweep.results import Outcome, Row, exit_code, rows_of, write_junit, write_results
+from reproducers.sweep.run import sweep
 from reproducers.sweep.state import CellResult, finished, keep, kept, prepare
 from reproducers.values import Verdict
 
@@ -142,6 +147,39 @@ def test_an_engine_that_does_not_start_is_not_started_for_every_cell(
     said = [kept(tmp_path, Cell(bug, STOCK, 1)) for bug, _ in cells]
     assert [s.failure for s in said if s] == ["EngineFailed: the engine ended with status 1: No module named 'ray'"] * 3
     assert len(tried) == 2
+
+
+def test_an_interrupted_sweep_gives_what_is_done_and_goes_on_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix = Matrix(bugs=("44483", "45326"), releases=("0.32.0",))
+    cells = matrix.cells()
+    asked = []
+
+    class OneCell:
+        """Finishes one cell of what it is given; is interrupted after the first."""
+
+        def run(self, folder: Path, order: dict[str, Any], _: object) -> str:
+            asked.append([bug for bug, _ in order["cells"]])
+            keep(folder, replace(result(order["cells"][0][0], "FIXED"), record=""))
+            if len(asked) == 1:
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                time.sleep(1)
+            return ""
+
+    monkeypatch.setattr("reproducers.sweep.run.release_exists", lambda *_: True)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stopped = sweep(matrix, cells, tmp_path, executor=OneCell())
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stopped.interrupted
+    assert [r.failure for r in stopped.results] == ["", "it was not run: the sweep was interrupted"]
+    assert not finished(tmp_path, cells[1])
+    whole = sweep(matrix, cells, tmp_path, executor=OneCell())
+    assert not whole.interrupted
+    assert [r.failure for r in whole.results] == ["", ""]
+    assert asked == [["44483", "45326"], ["45326"]]
 
 
 CATALOG = """# kept

@@ -1,6 +1,7 @@
 """The commands `repro sweep` and `repro bisect`: parsing and printing only."""
 
 import importlib.metadata
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,7 @@ def run_sweep(
 
     plan, cells = load_matrix(matrix)
     where = _executor(executor)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends the job gets what is done, as with Ctrl-C
     done = sum(finished(folder, cell) for cell in cells)
     with SweepProgress(err, len(cells), done) as progress:
         swept = sweep(plan, cells, folder, jobs=jobs, executor=where, follow=progress.follow)
@@ -56,7 +58,10 @@ def run_sweep(
     for configuration, how in swept.lost.items():
         err.print(f"{configuration}: {how}", markup=False)
     out.print(f"{starts} engine starts; page: {folder / 'index.html'}", markup=False)
-    if update_expectations:
+    if swept.interrupted:
+        done = sum(finished(folder, cell) for cell in cells)
+        err.print(f"interrupted: {done} of {len(cells)} cells are done; the same command goes on from there")
+    if update_expectations and not swept.interrupted:
         catalog_file = KIT / "catalog.toml"
         text, difference = updated(catalog_file, rows)
         out.print(difference or "the catalog says so already", markup=False)

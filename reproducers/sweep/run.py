@@ -27,6 +27,9 @@ __all__ = ["Event", "Executor", "LocalExecutor", "Swept", "sweep"]
 CORES_FOR_ONE, MEMORY_FOR_ONE = 2, 6 * 2**30
 """What one engine on a CPU wants: two of them at once on two cores, and one answers too late to be judged."""
 
+STOP_BOUND_S = 30.0
+"""A group that is told to end does so within a second; its engine follows by itself."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -40,11 +43,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Swept:
-    """A sweep that has ended."""
+    """A sweep that has ended, or was interrupted."""
 
     results: tuple[CellResult, ...]
     lost: dict[Configuration, str]
     """How the process of a group ended that did not end well."""
+    interrupted: bool
+    """Whether it was stopped from outside; what was not run then is no result, and is run when it is called again."""
 
 
 class Executor(Protocol):
@@ -86,9 +91,11 @@ class LocalExecutor:
         return f"its process ended with status {process.returncode}: {last}" if process.returncode else ""
 
     def stop(self) -> None:
-        """End what is running."""
+        """End what is running, and wait until it is gone."""
         for process in list(self._running):
             process.terminate()
+        for process in list(self._running):
+            process.wait(STOP_BOUND_S)
 
 
 def sweep(
@@ -114,7 +121,8 @@ def sweep(
         UsageError: a release does not exist, or the folder holds another sweep; nothing was started.
         HarnessError: another sweep is running in the folder.
     """
-    local = executor is None
+    local, interrupted = executor is None, False
+    lost: dict[Configuration, str] = {}
     limits = {cell: reason_not_applicable(cell, elsewhere=not local) for cell in cells}
     for release, device in sorted({(c.configuration.release, c.configuration.device) for c in cells if not limits[c]}):
         if not release_exists(release, "cuda" if device == "cuda" else "cpu"):
@@ -135,13 +143,16 @@ def sweep(
         orders = {c: order_of(c, inside, bugs[c], matrix.parameters) for c, inside in left.items()}
         at_once = jobs or (0 if local else max(1, len(orders)))
         lost = _all_groups(orders, folder, at_once, executor or LocalExecutor(), follow)
+    except KeyboardInterrupt:
+        interrupted = True
     finally:
         lock.release()
     results = []
     for cell in cells:
         gone = f"{cell.configuration}: {how}" if (how := lost.get(cell.configuration)) else "it was not run"
+        gone += ": the sweep was interrupted" if interrupted else ""
         results.append(kept(folder, cell) or CellResult.failed(cell, gone, 0.0, 0))
-    return Swept(tuple(results), lost)
+    return Swept(tuple(results), lost, interrupted)
 
 
 def _locked(folder: Path) -> filelock.BaseFileLock:
