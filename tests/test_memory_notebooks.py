@@ -12,7 +12,6 @@ from reproducers import MODELS
 from reproducers.catalog import catalog, notebooks_folder
 from reproducers.engine import Engine, EngineSettings, open_engine
 from reproducers.judgement import VERDICT_MIME
-from reproducers.record.check import check
 from reproducers.record.metadata import output_of
 from reproducers.record.read import Record
 from reproducers.values import Verdict
@@ -58,23 +57,13 @@ def ran(name: str, tmp_path: Path, engine: str, notebook: Path | None = None, **
     return executed(source, tmp_path / "record.ipynb", engine, **QUICK | parameters)
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_the_release_at_hand_is_as_the_catalog_expects(name: str, emulated: Engine, tmp_path: Path) -> None:
-    record = ran(name, tmp_path, emulated.url)
-    expectation = catalog()[name].expected(emulated.facts.release, "emulated")
-    assert expectation is not None
-    assert record.judgement.verdict is expectation.verdict, str(record.judgement)
-    assert record.judgement.evidence[0].startswith("On the emulated driver: ")
-    assert record.said["engine"]["device"] == "emulated driver"
-    assert check(record.path) == []
-
-
 def test_pages_that_come_back_with_old_bytes_are_seen_and_zeroing_them_is_the_fix(
     hybrid: Engine, tmp_path: Path
 ) -> None:
     kept = ran("44972", tmp_path, hybrid.url, driver="keeps", poison=False)
     assert kept.judgement.verdict is Verdict.REPRODUCED, str(kept.judgement)
     assert kept.judgement.signature == "stale:model-does-not-read"
+    assert kept.said["engine"]["device"] == "emulated driver"
     zeroed = ran("44972", tmp_path, hybrid.url, driver="rocm", poison=False)
     assert zeroed.judgement.verdict is Verdict.FIXED
     assert zeroed.judgement.signature == "zeroed-by-the-allocator"
@@ -100,11 +89,10 @@ def test_a_sleep_past_the_engine_kills_it_and_one_that_goes_through_it_does_not(
         assert output_of(committed, VERDICT_MIME) == record.judgement.to_json()
 
 
-@pytest.mark.parametrize(("release", "verdict"), [("0.27.1", "REPRODUCED"), ("", "FIXED")])
-def test_the_allocator_of_a_release_before_the_guard_releases_twice(release: str, verdict: str, tmp_path: Path) -> None:
-    record = ran("46438", tmp_path, "emulated", release=release, over_http=False)
-    assert record.judgement.verdict.value == verdict, str(record.judgement)
-    assert ("CUDA Error: invalid argument" in record.judgement.evidence[0]) is (verdict == "REPRODUCED")
+def test_the_allocator_of_a_release_before_the_guard_releases_twice(tmp_path: Path) -> None:
+    record = ran("46438", tmp_path, "emulated", release="0.27.1", over_http=False)
+    assert record.judgement.verdict is Verdict.REPRODUCED, str(record.judgement)
+    assert "CUDA Error: invalid argument" in record.judgement.evidence[0]
     assert record.said["engine"]["device"] == "emulated driver"
 
 
@@ -131,7 +119,8 @@ def test_a_cpu_engine_has_no_device_memory(tmp_path: Path) -> None:
     assert "use engine 'emulated'" in record.judgement.evidence[0]
 
 
-@pytest.mark.parametrize("name", ["44972", "45363", "45552"])
+@pytest.mark.parametrize("name", BUGS)
 def test_nbval_passes_on_the_committed_output(name: str, emulated: Engine) -> None:
-    done = nbval(emulated, notebooks_folder() / catalog()[name].notebook)
+    with emulated.lend():  # the allocator of its release is looked at alone
+        done = nbval(emulated, notebooks_folder() / catalog()[name].notebook)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 import httpx
 
 from reproducers.journal import Journal
-from reproducers.memory import used_bytes
+from reproducers.memory import device_names, used_bytes
 from reproducers.values import Sample
 
 __all__ = ["Watcher"]
@@ -23,9 +23,9 @@ class Watcher:
         self._pids = pids
         self._client = httpx.Client(base_url=url, timeout=2, trust_env=False)
         self._stop = threading.Event()
+        looks = [self._ask, self._weigh] if device_names() else [self._ask]  # apart, since a busy engine answers late
         self._threads = [
-            threading.Thread(target=self._run, args=(look,), name="watcher", daemon=True)
-            for look in (self._ask, self._weigh)  # apart, since a busy engine answers late
+            threading.Thread(target=self._run, args=(look,), name="watcher", daemon=True) for look in looks
         ]
         for thread in self._threads:
             thread.start()
