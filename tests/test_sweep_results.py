@@ -55,6 +55,8 @@ def rows(*found: CellResult, against: Any = "fix") -> list[Row]:
         ([result("44483", "NOT_APPLICABLE", record="")], Outcome.NOT_APPLICABLE, 0),
         ([result("44483", "INCONCLUSIVE", failure="no port")], Outcome.HARNESS, 3),
         ([result("44483", "FIXED", faults=("changed",))], Outcome.HARNESS, 3),
+        ([CellResult.not_run(Cell("44483", STOCK, 1))], Outcome.NOT_RUN, 3),
+        ([result("44483", "FIXED"), CellResult.not_run(Cell("44483", STOCK, 2))], Outcome.NOT_RUN, 3),
         ([result("45326", "FIXED", replace(STOCK, release="0.20.0"))], Outcome.STALE, 1),
     ],
 )
@@ -174,11 +176,16 @@ def test_an_interrupted_sweep_gives_what_is_done_and_goes_on_with_the_rest(
     finally:
         signal.signal(signal.SIGINT, before)
     assert stopped.interrupted
-    assert [r.failure for r in stopped.results] == ["", "it was not run: the sweep was interrupted"]
+    outcomes = {row.bug: row.outcome for row in rows(*stopped.results)}
+    assert outcomes == {"44483": Outcome.AS_EXPECTED, "45326": Outcome.NOT_RUN}
+    write_page(rows(*stopped.results), tmp_path / "index.html", seconds=1, starts=1)
+    assert "Everything as expected so far, 1 not run" in (tmp_path / "index.html").read_text()
+    write_junit(rows(*stopped.results), tmp_path / "junit.xml")
+    assert JUnitXml.fromfile(str(tmp_path / "junit.xml")).skipped == 1
     assert not finished(tmp_path, cells[1])
     whole = sweep(matrix, cells, tmp_path, executor=OneCell())
     assert not whole.interrupted
-    assert [r.failure for r in whole.results] == ["", ""]
+    assert [r.signature for r in whole.results] == ["seen", "seen"]
     assert asked == [["44483", "45326"], ["45326"]]
 
 

@@ -14,7 +14,8 @@ from reproducers.sweep.results import Outcome, Row
 
 __all__ = ["write_page"]
 
-_STYLES = {Outcome.AS_EXPECTED: "ok", Outcome.NOT_APPLICABLE: "na", Outcome.HARNESS: "odd"}
+_STYLES = {Outcome.AS_EXPECTED: "ok", Outcome.NOT_APPLICABLE: "na", Outcome.HARNESS: "odd", Outcome.NOT_RUN: "na"}
+_QUIET = {Outcome.AS_EXPECTED, Outcome.NOT_APPLICABLE, Outcome.NOT_RUN}
 
 
 def write_page(rows: Sequence[Row], path: Path, *, seconds: float, starts: int) -> None:
@@ -32,11 +33,13 @@ def write_page(rows: Sequence[Row], path: Path, *, seconds: float, starts: int) 
         table = [(bug, catalog()[bug].title, [_cell(at.get((bug, release))) for release in releases]) for bug in bugs]
         tables.append((name, releases, table))
     counted = Counter(row.outcome.value for row in rows)
-    odd = [row for row in rows if row.outcome not in {Outcome.AS_EXPECTED, Outcome.NOT_APPLICABLE}]
+    odd = [row for row in rows if row.outcome not in _QUIET]
+    headline = "Everything as expected" if not odd else f"{len(odd)} of {len(rows)} not as expected"
+    headline += f" so far, {missing} not run" if (missing := counted[Outcome.NOT_RUN.value]) else ""
     source = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(source)
     text = template.render(
-        headline="Everything as expected" if not odd else f"{len(odd)} of {len(rows)} not as expected",
+        headline=headline,
         counts=", ".join(f"{n} {name}" for name, n in counted.items()),
         starts=starts,
         seconds=seconds,
@@ -58,11 +61,11 @@ def _cell(row: Row | None) -> dict[str, Any] | None:
     if row is None:
         return None
     result = row.results[0]
-    note = result.evidence[0] if row.outcome is Outcome.NOT_APPLICABLE else row.outcome.value
+    notes = {Outcome.NOT_APPLICABLE: result.evidence[0], Outcome.NOT_RUN: "interrupted"}
     return {
         "style": _STYLES.get(row.outcome, "bad"),
-        "verdict": " / ".join(row.verdicts) if len(row.verdicts) > 1 else row.verdict.value,
+        "verdict": "not run" if row.outcome is Outcome.NOT_RUN else " / ".join(row.verdicts),
         "device": result.device or row.configuration.device,
         "links": [r.record for r in row.results if r.record],
-        "note": note,
+        "note": notes.get(row.outcome, row.outcome.value),
     }

@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from reproducers.catalog import catalog
 from reproducers.sweep.cell import Configuration
-from reproducers.sweep.state import CellResult, put_in_place
+from reproducers.sweep.state import NOT_RUN, CellResult, put_in_place
 from reproducers.values import Verdict
 
 __all__ = ["SCHEMA", "Outcome", "Row", "exit_code", "rows_of", "write_junit", "write_results"]
@@ -35,6 +35,7 @@ class Outcome(StrEnum):
     STALE = "stale expectation"
     NOT_APPLICABLE = "not applicable"
     HARNESS = "harness failure"
+    NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Row:
     @property
     def said(self) -> str:
         """The outcome in one sentence."""
+        if self.outcome is Outcome.NOT_RUN:
+            return "not run: the sweep was interrupted"
         if self.outcome is Outcome.NOT_APPLICABLE:
             reason = self.results[0].evidence[0].removesuffix(".")
             return reason[:1].lower() + reason[1:]
@@ -88,6 +91,8 @@ def rows_of(results: Iterable[CellResult], against: Literal["fix", "released"]) 
 
 
 def _outcome(results: Sequence[CellResult], expected: Verdict | None) -> Outcome:
+    if any(result.signature == NOT_RUN for result in results):
+        return Outcome.NOT_RUN
     verdicts = {result.verdict for result in results}
     if Verdict.INCONCLUSIVE in verdicts or any(result.failure or result.faults for result in results):
         return Outcome.HARNESS
@@ -106,9 +111,9 @@ def _outcome(results: Sequence[CellResult], expected: Verdict | None) -> Outcome
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """0 all as expected or not applicable, 1 something is not, 3 the harness could not tell."""
+    """0 all as expected or not applicable, 1 something is not, 3 the harness could not tell, or not all was run."""
     outcomes = {row.outcome for row in rows} - {Outcome.AS_EXPECTED, Outcome.NOT_APPLICABLE}
-    return 1 if outcomes - {Outcome.HARNESS} else 3 if outcomes else 0
+    return 1 if outcomes - {Outcome.HARNESS, Outcome.NOT_RUN} else 3 if outcomes else 0
 
 
 def write_results(rows: Sequence[Row], path: Path, *, kit: str, seconds: float, starts: int) -> None:
@@ -147,6 +152,8 @@ def write_junit(rows: Sequence[Row], path: Path) -> None:
         text = text[:TEXT_LIMIT]
         if row.outcome is Outcome.NOT_APPLICABLE:
             case.result = [Skipped(_clean(row.results[0].evidence[0]))]
+        elif row.outcome is Outcome.NOT_RUN:
+            case.result = [Skipped(row.said)]
         elif row.outcome is Outcome.HARNESS:
             case.result = [_filled(Error(_clean(row.said), "harness"), text)]
         elif row.outcome is not Outcome.AS_EXPECTED:

@@ -150,8 +150,8 @@ def sweep(
     results = []
     for cell in cells:
         gone = f"{cell.configuration}: {how}" if (how := lost.get(cell.configuration)) else "it was not run"
-        gone += ": the sweep was interrupted" if interrupted else ""
-        results.append(kept(folder, cell) or CellResult.failed(cell, gone, 0.0, 0))
+        missing = CellResult.not_run(cell) if interrupted else CellResult.failed(cell, gone, 0.0, 0)
+        results.append(kept(folder, cell) or missing)
     return Swept(tuple(results), lost, interrupted)
 
 

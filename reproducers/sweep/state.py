@@ -12,7 +12,10 @@ from reproducers.record.run import Finished
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.values import Verdict
 
-__all__ = ["CellResult", "finished", "keep", "kept", "prepare", "put_in_place"]
+__all__ = ["NOT_RUN", "CellResult", "finished", "keep", "kept", "prepare", "put_in_place"]
+
+NOT_RUN = "not-run"
+"""Signature of a cell that was not run."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class CellResult:
     def failed(cls, cell: Cell, failure: str, seconds: float, starts: int) -> "CellResult":
         """The result of a cell whose notebook could not be run at all."""
         return cls(cell, Verdict.INCONCLUSIVE, (failure,), "harness", "", failure, (), round(seconds, 1), starts)
+
+    @classmethod
+    def not_run(cls, cell: Cell) -> "CellResult":
+        """What stands for a cell that an interrupted sweep did not come to; it is never kept."""
+        return cls(cell, Verdict.INCONCLUSIVE, ("The sweep was interrupted before this cell.",), NOT_RUN)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as it is stored."""
