@@ -43,16 +43,16 @@ def used_by_device(pids: Collection[int] = ()) -> tuple[int, ...]:
     """Bytes in use now on each device; empty without one, or where the driver does not tell.
 
     Args:
-        pids: the processes of the engine: their bytes alone count, on the devices that they use, where the driver
-            names them. Without, everybody's on every device: engines side by side come and go.
+        pids: the processes of the engine: their bytes alone count where the driver names processes, since engines
+            side by side come and go. Without, everybody's.
     """
     if (nvml := _nvml()) is None:
         return ()
     try:
         handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
-        ours = [[used for pid, used in _shares(nvml, handle) if pid in pids] for handle in handles]
-        if any(ours):
-            return tuple(sum(shares) for shares in ours if shares)
+        shares = [_shares(nvml, handle) for handle in handles]
+        if pids and any(shares):
+            return tuple(sum(used for pid, used in there if pid in pids) for there in shares)
         return tuple(int(nvml.nvmlDeviceGetMemoryInfo(handle).used) for handle in handles)
     except nvml.NVMLError:
         return ()

@@ -21,8 +21,8 @@ class Residency:
     workers: tuple[int, ...]
     """Bytes mapped by the allocator, of each worker that answered; empty where there is no device memory."""
     devices: tuple[int, ...]
-    """Bytes of the engine's processes on each GPU that they use, by NVML, or all bytes in use where it does not name
-    processes; empty without a GPU."""
+    """Bytes of the engine's processes on each GPU, by NVML, or all bytes in use where it names no process, or the
+    engine's are not known; empty without a GPU."""
     sleeping: bool | None
     """`/is_sleeping`; None where it was not answered."""
     awake: float | None

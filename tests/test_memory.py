@@ -46,8 +46,12 @@ def test_each_device_counts_what_the_engine_has_there_and_not_what_its_neighbour
     ours = [SimpleNamespace(pid=1, usedGpuMemory=5)]
     on_the_second = nvml(nvmlDeviceGetComputeRunningProcesses=lambda i: ours if i else [])
     monkeypatch.setattr(memory, "_nvml", lambda: on_the_second)
-    assert used_by_device([1]) == (5,)
-    assert used_by_device([3]) == used_by_device() == (100, 200)
+    assert used_by_device([1]) == (0, 5)
+    assert used_by_device([3]) == (0, 0)  # it has ended, and its neighbour's bytes are not its own
+    assert used_by_device() == (100, 200)
+    unnamed = nvml(nvmlDeviceGetComputeRunningProcesses=lambda _: [])
+    monkeypatch.setattr(memory, "_nvml", lambda: unnamed)
+    assert used_by_device([1]) == (100, 200)
 
 
 def test_what_the_driver_does_not_tell_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,17 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import heed_sigint, wait_for
 
+from reproducers.engine import Engine, Installation
+from reproducers.engine.attach import Lent, lending, lent
 from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port, owned_processes, residue_of
-from reproducers.states import Residue
+from reproducers.states import EngineFacts, Residue
 
 TREE = str(Path(__file__).with_name("tree.py"))
 
@@ -38,6 +41,22 @@ def test_stop_ends_the_whole_tree_and_the_port(tmp_path: Path) -> None:
     members = process.tree()
     assert process.stop().clean
     assert not [p for p in members if p.is_running()]
+
+
+def test_whoever_an_engine_is_lent_to_knows_its_processes(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    url = "http://127.0.0.1:9"  # nothing listens there, so that nothing is asked
+    facts, installation = EngineFacts("0.32.0", "cpu", "tiny", owned=True), Installation("python", "0.32.0", "cpu")
+    with lending(url, Lent(facts, installation, process.pid), process.log):
+        assert lent(url) == Lent(replace(facts, owned=False), installation, process.pid)
+        assert lent("http://127.0.0.1:10") is None
+        borrower, other = Engine(facts, url), Engine(facts, "http://127.0.0.1:10")
+        assert set(borrower.pids()) == {p.pid for p in process.tree()}
+        assert list(other.pids()) == []
+        borrower.close()
+        other.close()
+    assert lent(url) is None
+    assert process.stop().clean
 
 
 def test_a_killed_guard_takes_the_server_along_and_stop_finds_the_rest(tmp_path: Path) -> None:

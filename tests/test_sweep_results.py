@@ -2,14 +2,18 @@
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import wait_for
 from junitparser import JUnitXml
 from packaging.version import Version
 
@@ -24,7 +28,7 @@ from reproducers.sweep.group import run_group
 from reproducers.sweep.matrix import Matrix
 from reproducers.sweep.page import write_page
 from reproducers.sweep.results import Outcome, Row, exit_code, rows_of, write_junit, write_results
-from reproducers.sweep.run import sweep
+from reproducers.sweep.run import LocalExecutor, sweep
 from reproducers.sweep.state import CellResult, finished, keep, kept, prepare
 from reproducers.values import Verdict
 
@@ -57,6 +61,7 @@ def rows(*found: CellResult, against: Any = "fix") -> list[Row]:
         ([result("44483", "FIXED", faults=("changed",))], Outcome.HARNESS, 3),
         ([CellResult.not_run(Cell("44483", STOCK, 1))], Outcome.NOT_RUN, 3),
         ([result("44483", "FIXED"), CellResult.not_run(Cell("44483", STOCK, 2))], Outcome.NOT_RUN, 3),
+        ([result("44483", "REPRODUCED"), CellResult.not_run(Cell("44483", STOCK, 2))], Outcome.REGRESSED, 1),
         ([result("45326", "FIXED", replace(STOCK, release="0.20.0"))], Outcome.STALE, 1),
     ],
 )
@@ -129,6 +134,12 @@ def test_what_the_harness_could_not_judge_is_kept_and_tried_again(tmp_path: Path
     assert not finished(tmp_path, one.cell)
     (row,) = rows(one)
     assert row.said == "harness failure: EngineFailed: No module named 'ray'"
+    keep(tmp_path, replace(result("44483", "INCONCLUSIVE"), record=""))  # its control failed
+    assert not finished(tmp_path, one.cell)
+    altered = replace(result("44483", "FIXED"), record="", faults=("it was changed after it was made",))
+    keep(tmp_path, altered)
+    assert not finished(tmp_path, one.cell)
+    assert rows(altered)[0].said == "harness failure: it was changed after it was made"
     keep(tmp_path, replace(result("44483", "FIXED"), record=""))
     assert finished(tmp_path, one.cell)
 
@@ -161,6 +172,11 @@ def test_an_interrupted_sweep_gives_what_is_done_and_goes_on_with_the_rest(
     class OneCell:
         """Finishes one cell of what it is given; is interrupted after the first."""
 
+        stopped = 0
+
+        def stop(self) -> None:
+            self.stopped += 1
+
         def run(self, folder: Path, order: dict[str, Any], _: object) -> str:
             asked.append([bug for bug, _ in order["cells"]])
             keep(folder, replace(result(order["cells"][0][0], "FIXED"), record=""))
@@ -172,10 +188,12 @@ def test_an_interrupted_sweep_gives_what_is_done_and_goes_on_with_the_rest(
     monkeypatch.setattr("reproducers.sweep.run.release_exists", lambda *_: True)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        stopped = sweep(matrix, cells, tmp_path, executor=OneCell())
+        executor = OneCell()
+        stopped = sweep(matrix, cells, tmp_path, executor=executor)
     finally:
         signal.signal(signal.SIGINT, before)
     assert stopped.interrupted
+    assert executor.stopped == 1
     outcomes = {row.bug: row.outcome for row in rows(*stopped.results)}
     assert outcomes == {"44483": Outcome.AS_EXPECTED, "45326": Outcome.NOT_RUN}
     write_page(rows(*stopped.results), tmp_path / "index.html", seconds=1, starts=1)
@@ -187,6 +205,24 @@ def test_an_interrupted_sweep_gives_what_is_done_and_goes_on_with_the_rest(
     assert not whole.interrupted
     assert [r.signature for r in whole.results] == ["seen", "seen"]
     assert asked == [["44483", "45326"], ["45326"]]
+
+
+def test_a_group_that_does_not_end_is_killed_when_the_sweep_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    monkeypatch.setattr("reproducers.sweep.run.STOP_BOUND_S", 1.0)
+    begin = subprocess.Popen
+    monkeypatch.setattr("subprocess.Popen", lambda _, **how: begin([sys.executable, "-c", deaf], **how))
+    (tmp_path / "orders").mkdir()
+    executor, order = LocalExecutor(), {"configuration": vars(STOCK)}
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(executor.run, tmp_path, order, lambda *_: None)
+        wait_for(lambda: executor._running, 10, "the group")
+        time.sleep(1)
+        executor.stop()
+        assert running.result(10).startswith("its process ended with status -9")
+    assert executor.run(tmp_path, order, lambda *_: None) == "it was stopped"
 
 
 CATALOG = """# kept

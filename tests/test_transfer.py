@@ -1,5 +1,7 @@
 """Backends for weight transfer, what a trainer offers, and what the metrics say of operations."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,7 @@ def test_the_settings_name_the_backend_and_unpickle_for_ipc_alone() -> None:
     flags = transfer_settings("checkpoint", "cpu").flags
     assert flags == ('--weight-transfer-config={"backend": "checkpoint"}', "--dtype=float32")
     assert transfer_settings("checkpoint", "emulated").flags[1] == "--dtype=bfloat16"
+    assert transfer_settings("checkpoint", "cpu").environment == {"REPRO_TRANSFER": "checkpoint"}
     assert not transfer_settings("nccl", "cuda").environment
     assert transfer_settings("ipc", "cuda").environment == {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
 
@@ -75,6 +78,16 @@ def test_without_a_gpu_the_engine_reads_the_checkpoint_that_is_offered() -> None
     assert trainer.offer("tiny", scaled={"w": 1.01}) == {"checkpoint": "tiny", "scaled": {"w": 1.01}}
     trainer.connected()
     trainer.close()
+
+
+def test_an_engine_that_did_not_ask_for_the_backend_imports_nothing_of_it() -> None:
+    """In some releases weight transfer needs Ray, which an engine without it may lack."""
+    plugin = ROOT / "reproducers" / "inside" / "plugin"
+    said = f"import sys; sys.path.insert(0, {str(plugin)!r}); import vllm_rl_repro_transfer as t; t.apply()\n"
+    said += "assert not [name for name in sys.modules if name.split('.')[0] in {'vllm', 'torch'}]"
+    environment = environment_of(CPU, EngineSettings())
+    assert "REPRO_CHECKPOINTS" in environment
+    subprocess.run([sys.executable, "-c", said], env=environment, check=True)
 
 
 def test_the_engine_knows_where_the_checkpoints_are() -> None:

@@ -46,6 +46,8 @@ def run_sweep(
     done = sum(finished(folder, cell) for cell in cells)
     with SweepProgress(err, len(cells), done) as progress:
         swept = sweep(plan, cells, folder, jobs=jobs, executor=where, follow=progress.follow)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not come between the files
     rows = rows_of(swept.results, plan.against)
     seconds, starts = sum(r.seconds for r in swept.results), sum(r.starts for r in swept.results)
     write_results(

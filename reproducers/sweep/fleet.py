@@ -14,6 +14,7 @@ from typing import Any
 from reproducers.engine.environments import PACKAGES
 from reproducers.errors import HarnessError, UsageError
 from reproducers.sweep.cell import Configuration
+from reproducers.sweep.run import STOPPED
 from reproducers.sweep.state import put_in_place
 
 __all__ = ["RayExecutor"]
@@ -39,6 +40,8 @@ class RayExecutor:
         except ImportError as error:
             raise UsageError("the executor ray needs Ray: pip install 'vllm-rl-repro[fleet]'") from error
         self._ray = ray
+        self._tasks: set[Any] = set()
+        self._stopped = False
         with_kit = {"py_modules": _kit()}  # modules are handed to the nodes with the connection, not with a task
         try:
             ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
@@ -47,6 +50,8 @@ class RayExecutor:
 
     def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
         """Run one group as a task; what it made comes back as files."""
+        if self._stopped:
+            return STOPPED
         configuration = Configuration(**order["configuration"])
         for bug, n in order["cells"]:
             follow("began", f"{bug}-{configuration}-{n}")
@@ -57,15 +62,25 @@ class RayExecutor:
             runtime_env=self._environment(configuration),
             name=str(configuration),
         )
+        running = task.remote(order)
+        self._tasks.add(running)
         try:
-            made = self._ray.get(task.remote(order))
+            made = self._ray.get(running)
         except self._ray.exceptions.RayError as error:
-            return f"the cluster lost it: {' '.join(str(error).split())[:300]}"
+            return STOPPED if self._stopped else f"the cluster lost it: {' '.join(str(error).split())[:300]}"
+        finally:
+            self._tasks.discard(running)
         for name, content in made.items():
             put_in_place(folder / name, content)
         for bug, n in order["cells"]:
             follow("ended", f"{bug}-{configuration}-{n}")
         return ""
+
+    def stop(self) -> None:
+        """End the tasks wherever they run; their engines end with them."""
+        self._stopped = True
+        for running in list(self._tasks):
+            self._ray.cancel(running, force=True)
 
     def _environment(self, configuration: Configuration) -> dict[str, Any]:
         """What Ray makes on the node beside the kit: the release over the node's own Python."""

@@ -15,6 +15,7 @@ from reproducers.sweep.results import Outcome, Row
 __all__ = ["write_page"]
 
 _STYLES = {Outcome.AS_EXPECTED: "ok", Outcome.NOT_APPLICABLE: "na", Outcome.HARNESS: "odd", Outcome.NOT_RUN: "na"}
+_RUN = set(Outcome) - {Outcome.NOT_APPLICABLE, Outcome.NOT_RUN}
 _QUIET = {Outcome.AS_EXPECTED, Outcome.NOT_APPLICABLE, Outcome.NOT_RUN}
 
 
@@ -35,7 +36,9 @@ def write_page(rows: Sequence[Row], path: Path, *, seconds: float, starts: int) 
     counted = Counter(row.outcome.value for row in rows)
     odd = [row for row in rows if row.outcome not in _QUIET]
     headline = "Everything as expected" if not odd else f"{len(odd)} of {len(rows)} not as expected"
-    headline += f" so far, {missing} not run" if (missing := counted[Outcome.NOT_RUN.value]) else ""
+    if missing := counted[Outcome.NOT_RUN.value]:
+        run = any(row.outcome in _RUN for row in rows)
+        headline = f"{headline} so far, {missing} not run" if run else f"Nothing was run of {missing}"
     source = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(source)
     text = template.render(

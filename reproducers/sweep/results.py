@@ -50,13 +50,13 @@ class Row:
 
     @property
     def verdicts(self) -> Counter[str]:
-        """How often each verdict was given."""
-        return Counter(result.verdict.value for result in self.results)
+        """How often each verdict was given; what was not run has none."""
+        return Counter(result.verdict.value for result in self.results if result.signature != NOT_RUN)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict that was given most often."""
-        return Verdict(self.verdicts.most_common(1)[0][0])
+        """The verdict that was given most often; INCONCLUSIVE where nothing was run."""
+        return Verdict(self.verdicts.most_common(1)[0][0]) if self.verdicts else Verdict.INCONCLUSIVE
 
     @property
     def said(self) -> str:
@@ -66,8 +66,8 @@ class Row:
         if self.outcome is Outcome.NOT_APPLICABLE:
             reason = self.results[0].evidence[0].removesuffix(".")
             return reason[:1].lower() + reason[1:]
-        if failure := next((result.failure for result in self.results if result.failure), ""):
-            return f"{self.outcome}: {failure}"
+        if failed := next((why for r in self.results for why in (r.failure, *r.faults) if why), ""):
+            return f"{self.outcome}: {failed}"
         seen = ", ".join(f"{n} × {name}" for name, n in self.verdicts.items())
         return f"{self.outcome}: {seen}; expected {self.expected or 'nothing, since the catalog does not say'}"
 
@@ -91,8 +91,13 @@ def rows_of(results: Iterable[CellResult], against: Literal["fix", "released"]) 
 
 
 def _outcome(results: Sequence[CellResult], expected: Verdict | None) -> Outcome:
-    if any(result.signature == NOT_RUN for result in results):
-        return Outcome.NOT_RUN
+    """How a bug stands; one that was not run as often as it should is so only if what was run is as expected."""
+    run = [result for result in results if result.signature != NOT_RUN]
+    outcome = _outcome_of(run, expected) if run else Outcome.NOT_RUN
+    return Outcome.NOT_RUN if outcome is Outcome.AS_EXPECTED and len(run) < len(results) else outcome
+
+
+def _outcome_of(results: Sequence[CellResult], expected: Verdict | None) -> Outcome:
     verdicts = {result.verdict for result in results}
     if Verdict.INCONCLUSIVE in verdicts or any(result.failure or result.faults for result in results):
         return Outcome.HARNESS

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from reproducers.sweep.cell import Cell, Configuration
 from reproducers.sweep.group import order_of
 from reproducers.sweep.limits import reason_not_applicable
 from reproducers.sweep.matrix import Matrix
-from reproducers.sweep.state import CellResult, finished, keep, kept, prepare
+from reproducers.sweep.state import CellResult, finished, forget, keep, kept, prepare
 
 __all__ = ["Event", "Executor", "LocalExecutor", "Swept", "sweep"]
 
@@ -28,7 +29,9 @@ CORES_FOR_ONE, MEMORY_FOR_ONE = 2, 6 * 2**30
 """What one engine on a CPU wants: two of them at once on two cores, and one answers too late to be judged."""
 
 STOP_BOUND_S = 30.0
-"""A group that is told to end does so within a second; its engine follows by itself."""
+"""A group that is told to end inside a notebook writes its record first, and ends its kernel and its engine."""
+STOPPED = "it was stopped"
+"""How a group was lost that was ended with the sweep."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +61,21 @@ class Executor(Protocol):
     def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
         """Run one group to its end; return how it was lost, or an empty string."""
 
+    def stop(self) -> None:
+        """End what is running, and start nothing more."""
+
 
 class LocalExecutor:
     """Runs each group in a process of its own on this machine."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
+        self._stopped = False
 
     def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
         """Run one group; its process ends with this one, and its engine with it."""
+        if self._stopped:
+            return STOPPED
         name = str(Configuration(**order["configuration"]))
         told = folder / "orders" / f"{name}.json"
         told.write_text(json.dumps(order), encoding="utf-8")
@@ -80,22 +89,32 @@ class LocalExecutor:
                 text=True,
             )
         self._running.add(process)
+        if self._stopped:  # between its start and this line
+            process.kill()
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("{"):
-                for what, text in json.loads(line).items():
-                    follow(what, text)
+        with process.stdout as lines:
+            for line in lines:
+                if line.startswith("{"):
+                    for what, text in json.loads(line).items():
+                        follow(what, text)
         process.wait()
         self._running.discard(process)
         last = (log.read_text(encoding="utf-8").strip().splitlines() or ["it said nothing"])[-1]
         return f"its process ended with status {process.returncode}: {last}" if process.returncode else ""
 
     def stop(self) -> None:
-        """End what is running, and wait until it is gone."""
-        for process in list(self._running):
+        """End what is running, and wait until it is gone; what does not end by itself is killed."""
+        self._stopped = True
+        ending = list(self._running)
+        for process in ending:
             process.terminate()
-        for process in list(self._running):
-            process.wait(STOP_BOUND_S)
+        deadline = time.monotonic() + STOP_BOUND_S
+        for process in ending:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def sweep(
@@ -132,25 +151,27 @@ def sweep(
     try:
         prepare(folder, told)
         for cell, reason in limits.items():
-            if reason and kept(folder, cell) is None:
+            if reason and not finished(folder, cell):
                 keep(folder, CellResult.not_applicable(cell, reason))
                 follow(Event(cell.configuration, "ended", cell.name))
         left: dict[Configuration, list[Cell]] = {}
         for cell in cells:
             if not finished(folder, cell):
+                forget(folder, cell)
                 left.setdefault(cell.configuration, []).append(cell)
         bugs = {c: sorted({x.bug for x in cells if x.configuration == c and not limits[x]}) for c in left}
         orders = {c: order_of(c, inside, bugs[c], matrix.parameters) for c, inside in left.items()}
         at_once = jobs or (0 if local else max(1, len(orders)))
-        lost = _all_groups(orders, folder, at_once, executor or LocalExecutor(), follow)
+        _all_groups(orders, folder, at_once, executor or LocalExecutor(), follow, lost)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         lock.release()
     results = []
     for cell in cells:
-        gone = f"{cell.configuration}: {how}" if (how := lost.get(cell.configuration)) else "it was not run"
-        missing = CellResult.not_run(cell) if interrupted else CellResult.failed(cell, gone, 0.0, 0)
+        how = lost.get(cell.configuration)
+        gone = f"{cell.configuration}: {how}" if how else "it was not run"
+        missing = CellResult.not_run(cell) if interrupted and not how else CellResult.failed(cell, gone, 0.0, 0)
         results.append(kept(folder, cell) or missing)
     return Swept(tuple(results), lost, interrupted)
 
@@ -182,9 +203,11 @@ def _all_groups(
     jobs: int,
     executor: Executor,
     follow: Callable[[Event], None],
-) -> dict[Configuration, str]:
+    lost: dict[Configuration, str],
+) -> None:
+    """Run all groups; note in `lost` how the process of one ended that did not end well."""
     running: dict[Future[str], Configuration] = {}
-    waiting, lost = list(orders), dict[Configuration, str]()
+    waiting = list(orders)
     lock = threading.Lock()
 
     def one(configuration: Configuration) -> str:
@@ -206,9 +229,7 @@ def _all_groups(
                 if gone := future.result():
                     lost[configuration] = gone
     except BaseException:
-        if isinstance(executor, LocalExecutor):
-            executor.stop()
+        executor.stop()
         raise
     finally:
-        pool.shutdown(wait=False)
-    return lost
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -12,7 +12,7 @@ from reproducers.record.run import Finished
 from reproducers.sweep.cell import Cell, Configuration
 from reproducers.values import Verdict
 
-__all__ = ["NOT_RUN", "CellResult", "finished", "keep", "kept", "prepare", "put_in_place"]
+__all__ = ["NOT_RUN", "CellResult", "finished", "forget", "keep", "kept", "prepare", "put_in_place"]
 
 NOT_RUN = "not-run"
 """Signature of a cell that was not run."""
@@ -101,7 +101,12 @@ def kept(folder: Path, cell: Cell) -> CellResult | None:
 def finished(folder: Path, cell: Cell) -> bool:
     """Whether a cell need not be run again; what the harness could not judge is tried again with the next call."""
     result = kept(folder, cell)
-    return result is not None and not result.failure
+    return result is not None and not (result.failure or result.faults or result.verdict is Verdict.INCONCLUSIVE)
+
+
+def forget(folder: Path, cell: Cell) -> None:
+    """Take a cell's result away, before it is tried again."""
+    (folder / "cells" / f"{cell.name}.json").unlink(missing_ok=True)
 
 
 def prepare(folder: Path, matrix: dict[str, Any]) -> None:
