@@ -30,7 +30,7 @@ def judged(*attempts: Attempt, after: Probe | None = WELL, device: str = "NVIDIA
 def test_a_sleep_that_lasted_as_long_as_the_work_is_fixed() -> None:
     verdict = judged(WAITED, WAITED)
     assert verdict.verdict is Verdict.FIXED
-    assert "work of 1.5 s was in flight when it reached the worker, and was over" in verdict.evidence[0]
+    assert "waited: the work that was in flight when it reached the worker was over" in verdict.evidence[0]
     assert verdict.window == (4.28, 6.13)
     assert judged(WAITED, after=Probe(True, 200, "differs from the control")).verdict is Verdict.OTHER_FAILURE
 
@@ -72,7 +72,13 @@ def test_an_unarmed_run_can_only_show_the_bug_and_never_the_fix() -> None:
 def test_work_that_was_not_in_flight_proves_nothing() -> None:
     assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
     # As on a slow machine: the work was over before the sleep reached the worker, however long /sleep took then.
-    assert judged(replace(WAITED, work=replace(OVER, reached=False))).signature == "ended-too-soon"
+    late = replace(WAITED, work=replace(OVER, reached=False))
+    assert judged(late).signature == "ended-too-soon"
+    assert late.too_soon  # and so it is worth another try with more work
+    assert not WAITED.too_soon
+    assert not replace(late, mapped=2**30).too_soon
+    assert not replace(late, armed=replace(ARMED, working=False)).too_soon
+    assert not replace(late, armed=None, work=None).too_soon
     assert judged(replace(WAITED, work=None)).signature == "ended-too-soon"
     assert judged(replace(WAITED, mapped=2**30, work=STILL)).signature == "no-sleep"
     assert judged(replace(WAITED, slept=replace(SLEPT, path="/resume"), work=STILL)).signature == "no-sleep"

@@ -42,7 +42,9 @@ def test_a_200_while_the_read_is_in_flight_is_the_bug() -> None:
 
 def test_what_was_not_in_flight_proves_nothing() -> None:
     assert judged(replace(WAITED, mapped=2**30, work=STILL)).signature == "no-sleep"
-    assert judged(replace(WAITED, work=replace(OVER, reached=False))).signature == "ended-too-soon"
+    late = replace(WAITED, work=replace(OVER, reached=False))
+    assert judged(late).signature == "ended-too-soon"
+    assert (late.too_soon, WAITED.too_soon, replace(late, mapped=2**30).too_soon) == (True, False, False)
     assert judged(replace(WAITED, armed=None)).verdict is Verdict.NOT_OBSERVED
     assert judged(replace(WAITED, armed=replace(ARMED, working=False))).signature == "not-armed"
     assert judged().verdict is Verdict.INCONCLUSIVE

@@ -13,7 +13,7 @@ from reproducers.bugs.finding import Finding, failed_call, judged
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, RequestLife, Verdict
-from reproducers.workers import Armed, InFlight
+from reproducers.workers import Armed, InFlight, over_too_soon
 
 __all__ = ["BUG", "Attempt", "judge"]
 
@@ -39,6 +39,11 @@ class Attempt:
     """The calls that wake the engine up."""
     streams: tuple[RequestLife, ...] = ()
     """Streams that had their first token when `/sleep` was called."""
+
+    @property
+    def too_soon(self) -> bool:
+        """Whether the sleep came, and the work was over before it reached the worker."""
+        return not self.mapped and over_too_soon(self.armed, self.work)
 
     @property
     def decoding(self) -> int:
@@ -88,8 +93,8 @@ def _finding(attempt: Attempt, after: Probe | None) -> Finding:
         sentence = "Pages were unmapped while work that touches the KV cache was in flight; it did no harm this time."
         return Finding(Verdict.REPRODUCED, (sentence,), "unmapped-while-working", window)
     sentence = (
-        f"/sleep?level={attempt.level} waited: work of {attempt.armed.seconds:g} s was in flight when it reached the "
-        "worker, and was over when the first pages were unmapped."
+        f"/sleep?level={attempt.level} waited: the work that was in flight when it reached the worker was over when "
+        "the first pages were unmapped."
     )
     return Finding(Verdict.FIXED, (sentence,), "waited", window)
 

@@ -12,7 +12,7 @@ from reproducers.bugs.finding import Finding, judged, normalised
 from reproducers.judgement import Judgement
 from reproducers.states import Control, Probe
 from reproducers.values import Call, Completion, Verdict
-from reproducers.workers import Armed, InFlight
+from reproducers.workers import Armed, InFlight, over_too_soon
 
 __all__ = ["BUG", "Cycle", "judge", "with_engine_without_offload"]
 
@@ -36,6 +36,11 @@ class Cycle:
     woken: Call
     answer: Completion | Call
     """The long prompt after the wake-up."""
+
+    @property
+    def too_soon(self) -> bool:
+        """Whether the sleep came, and the read was over before it reached the worker."""
+        return not self.mapped and over_too_soon(self.armed, self.work)
 
 
 def with_engine_without_offload(
@@ -100,8 +105,8 @@ def _finding(expected: Completion | Call, cycle: Cycle, after: Probe | None, off
         sentence = "The read was over before the sleep reached the worker, which proves nothing."
         return Finding(Verdict.NOT_OBSERVED, (sentence,), "ended-too-soon", window)
     sentence = (
-        f"/sleep waited for a read of KV pages of {cycle.armed.seconds:g} s that was in flight; after the wake-up a "
-        f"long prompt is answered as in the control.{moved}"
+        "/sleep waited for a read of KV pages that was in flight; after the wake-up a long prompt is answered as in "
+        f"the control.{moved}"
     )
     return Finding(Verdict.FIXED, (sentence,), "waited", window)
 
