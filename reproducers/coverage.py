@@ -49,6 +49,8 @@ class Row(BaseModel):
         """What an engine lacks for this row; empty where nothing."""
         if self.memory and facts.kind == "cpu":
             return "a CPU engine has no device memory"
+        if self.memory and facts.device == "unknown":
+            return "the server does not say whether it has device memory"
         if not facts.at_least(self.since):
             return f"first in {self.since}"
         return ""

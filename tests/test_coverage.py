@@ -55,6 +55,7 @@ def test_what_an_engine_lacks_for_a_row() -> None:
     assert rows()["latency"].missing(replace(cpu, release="0.33.0")) == ""
     assert rows()["leak"].missing(replace(cpu, device="NVIDIA H200")) == ""
     assert rows()["latency"].missing(replace(cpu, release="dev")) == ""
+    assert "does not say" in rows()["leak"].missing(replace(cpu, device="unknown"))
 
 
 def test_every_row_that_was_run_and_passed_is_fixed_and_one_that_failed_is_named() -> None:

@@ -22,6 +22,8 @@ FACTS_VARIABLE = "REPRO_ENGINE_FACTS"
 installation that it is of, and the process above its processes."""
 
 CHECK_BOUND_S = 10.0
+DEVICE_BOUND_S = 60.0
+"""The server looks at its whole environment before it says what it runs on; seconds, and on a busy machine many."""
 RESTORE_BOUND_S = 120.0
 """A wake-up of a large model copies its weights back."""
 
@@ -110,7 +112,8 @@ def _ask(client: httpx.Client, url: str, path: str, field: str, otherwise: str) 
 def _device(client: httpx.Client) -> str:
     """What the server says that it runs on; older releases tell only in text."""
     try:
-        config = client.get("/server_info", params={"config_format": "json"}).json()["vllm_config"]
+        answer = client.get("/server_info", params={"config_format": "json"}, timeout=DEVICE_BOUND_S)
+        config = answer.json()["vllm_config"]
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return "unknown"
     if isinstance(config, Mapping):
