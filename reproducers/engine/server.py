@@ -199,6 +199,9 @@ class Engine(LifecycleClient):
 
     def pids(self) -> Collection[int]:
         """The engine's processes; empty for a server that is not the kit's."""
-        known = lent(self.url)
-        guard = self.process.pid if self.process else known.guard if known else None
-        return [] if guard is None else [p.pid for p in tree_under(guard)]
+        if self.process is not None:
+            tree = self.process.tree()
+        else:
+            known = lent(self.url)
+            tree = tree_under(known.guard) if known else []
+        return [p.pid for p in tree]
