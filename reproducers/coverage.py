@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from reproducers.catalog import Part, catalog, entries_of
-from reproducers.states import EngineFacts
+from reproducers.states import UNKNOWN, EngineFacts
 
 __all__ = ["ROWS_MIME", "Row", "load_rows", "rows"]
 
@@ -49,7 +49,7 @@ class Row(BaseModel):
         """What an engine lacks for this row; empty where nothing."""
         if self.memory and facts.kind == "cpu":
             return "a CPU engine has no device memory"
-        if self.memory and facts.device == "unknown":
+        if self.memory and facts.device == UNKNOWN:
             return "the server does not say whether it has device memory"
         if not facts.at_least(self.since):
             return f"first in {self.since}"

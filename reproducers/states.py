@@ -13,6 +13,7 @@ __all__ = [
     "ENGINE_MIME",
     "ENVIRONMENT_MIME",
     "RESIDUE_MIME",
+    "UNKNOWN",
     "Control",
     "EngineFacts",
     "Probe",
@@ -25,6 +26,8 @@ RESIDUE_MIME = "application/vnd.reproducers.residue+json"
 ENVIRONMENT_MIME = "application/vnd.reproducers.environment+json"
 EMULATED = "emulated driver"
 """The device of an engine whose memory is a model of the driver."""
+UNKNOWN = "unknown"
+"""The device of a server that does not say what it runs on."""
 
 
 def kind_of(device: str) -> str:

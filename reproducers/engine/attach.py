@@ -13,7 +13,7 @@ import httpx
 
 from reproducers.engine.installation import Installation
 from reproducers.errors import EngineUnavailable
-from reproducers.states import EngineFacts
+from reproducers.states import UNKNOWN, EngineFacts
 
 __all__ = ["Lent", "attached_facts", "lending", "lent", "restore"]
 
@@ -115,11 +115,11 @@ def _device(client: httpx.Client) -> str:
         answer = client.get("/server_info", params={"config_format": "json"}, timeout=DEVICE_BOUND_S)
         config = answer.json()["vllm_config"]
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
-        return "unknown"
+        return UNKNOWN
     if isinstance(config, Mapping):
-        return str(config.get("device_config", {}).get("device", "unknown"))
+        return str(config.get("device_config", {}).get("device", UNKNOWN))
     found = re.search(r"device_config=(\w+)", str(config))
-    return found.group(1) if found else "unknown"
+    return found.group(1) if found else UNKNOWN
 
 
 def restore(url: str, level: int = 1) -> bool:
