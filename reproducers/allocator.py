@@ -10,6 +10,7 @@ from typing import Any
 
 from reproducers.engine import Installation, choose, device_of, lent
 from reproducers.engine.launch import EngineSettings, environment_of
+from reproducers.engine.system import collected
 from reproducers.errors import HarnessError
 from reproducers.journal import Journal
 from reproducers.memory import used_bytes
@@ -111,6 +112,10 @@ class Allocator:
         self.journal.mark(f"{run.name}: {run.error or 'done'}")
         self._note(began, run)
         return run
+
+    def system(self) -> str:
+        """What vLLM's collect_env says of this machine and the release's environment; empty where it says nothing."""
+        return collected(self._installation)
 
     def close(self) -> Residue:
         """Every sequence's process has ended; say whether device memory is left."""

@@ -152,14 +152,17 @@ def entries_of(path: Path, make: Callable[[str, dict[str, Any]], T]) -> dict[str
     Raises:
         UsageError: it cannot be read, is not TOML, or an entry is not as it must be; the text names where.
     """
+    name, made = "", {}
     try:
-        return {name: make(name, entry) for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items()}
+        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
+            made[name] = make(name, entry)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path.name}: {error.title} {where}: {first['msg'].removeprefix('Value error, ')}") from error
+        where = ".".join(map(str, (name, *first["loc"])))
+        raise UsageError(f"{path.name}: {where}: {first['msg'].removeprefix('Value error, ')}") from error
     except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
         raise UsageError(f"{path.name}: {error}") from error
+    return made
 
 
 def load(path: Path, notebooks: Path) -> dict[str, Bug]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from IPython.display import Markdown, display
 
+from reproducers.allocator import Allocator
 from reproducers.catalog import Contract, find_bug
 from reproducers.engine import Engine
 from reproducers.errors import NotApplicable, UsageError
@@ -19,7 +20,7 @@ from reproducers.values import Verdict
 __all__ = ["check_parameters", "promised", "require", "required_verdict", "show_end", "show_timeline"]
 
 
-def show_timeline(vllm: Engine, judgement: Judgement) -> None:
+def show_timeline(vllm: Engine | Allocator, judgement: Judgement) -> None:
     """Show the figure, and the calls as a folded table."""
     line = timeline(vllm.journal, judgement.window)
     display(line)
@@ -66,11 +67,11 @@ def require(judgement: Judgement, requirement: str, facts: EngineFacts) -> None:
         raise AssertionError(missed)
 
 
-def show_end(vllm: Engine, judgement: Judgement, namespace: Mapping[str, Any]) -> None:
+def show_end(vllm: Engine | Allocator, judgement: Judgement, namespace: Mapping[str, Any]) -> None:
     """End or leave the engine, say what is left of it, and how to run the notebook again.
 
     Args:
-        vllm: the engine.
+        vllm: the engine, or the allocator alone.
         judgement: the verdict.
         namespace: the notebook's `globals()`, which hold its parameters.
     """

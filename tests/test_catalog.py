@@ -48,8 +48,8 @@ def test_an_expectation_covers_a_range_of_releases_and_a_device(tmp_path: Path) 
     ("text", "said"),
     [
         (ENTRY + 'colour = "red"\n', "Extra inputs are not permitted"),
-        (ENTRY.replace('title = "t"\n', ""), "title: Field required"),
-        (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "0.30.0"'), "two entries cover the same release"),
+        (ENTRY.replace('title = "t"\n', ""), "1.title: Field required"),
+        (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "0.30.0"'), ": 1: two entries cover"),
         (ENTRY + EXPECT.replace('since = "0.31.0"', 'since = "next"'), "'next' is not a release"),
         (ENTRY + EXPECT.replace("FIXED", "GREEN"), "verdict"),
         (

@@ -17,7 +17,7 @@ from reproducers.catalog import catalog, notebooks_folder
 from reproducers.engine import Engine, open_engine
 from reproducers.judgement import VERDICT_MIME
 from reproducers.record.check import CELLS, check
-from reproducers.record.metadata import output_of
+from reproducers.record.metadata import failed_cell, output_of
 from reproducers.record.read import Record, read
 from reproducers.transfer import transfer_settings
 from reproducers.values import Verdict
@@ -86,7 +86,10 @@ def executed(notebook: Path, target: Path, url: str, **parameters: Any) -> Recor
         except PapermillExecutionError:
             assert target.exists()
     assert check(target) == []
-    return read(target)
+    record = read(target)
+    untold = record.judgement.verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE}
+    assert untold or failed_cell(record.node) is None  # a cell after the verdict, too
+    return record
 
 
 def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
