@@ -42,7 +42,9 @@ class RayExecutor:
         self._ray = ray
         self._tasks: set[Any] = set()
         self._stopped = False
-        with_kit = {"py_modules": _kit()}  # modules are handed to the nodes with the connection, not with a task
+        self._kit = tempfile.TemporaryDirectory(prefix="vllm-rl-repro-kit-")  # it goes with this object
+        # Modules are handed to the nodes with the connection, not with a task.
+        with_kit = {"py_modules": _kit(Path(self._kit.name))}
         try:
             ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
         except (ConnectionError, ValueError, RuntimeError) as error:
@@ -92,24 +94,23 @@ class RayExecutor:
         return {"uv": {"packages": [*packages, *(name for name in needed if "extra ==" not in name)]}}
 
 
-def _kit() -> list[str]:
-    """The kit's package with its notebooks, and its metadata, as folders for the nodes."""
+def _kit(folder: Path) -> list[str]:
+    """The kit's package with its notebooks, and its metadata, as folders for the nodes; they are made in `folder`."""
     checkout = Path(__file__).parents[2]
     if not (checkout / "pyproject.toml").is_file():
         raise UsageError("the executor ray needs a checkout of the kit, from which it is handed to the nodes")
-    folder = tempfile.mkdtemp(prefix="vllm-rl-repro-kit-")
     uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     done = subprocess.run(
-        [uv, "build", "--quiet", "--wheel", "--out-dir", folder, str(checkout)],
+        [uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(checkout)],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         raise HarnessError(f"the kit cannot be built: {done.stderr.strip()[-300:]}")
-    with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(folder)
-    return [str(part) for part in Path(folder).iterdir() if part.is_dir()]
+    return [str(part) for part in folder.iterdir() if part.is_dir()]
 
 
 def _group(order: dict[str, Any]) -> dict[str, bytes]:
