@@ -1,5 +1,6 @@
 """The sweep on a Ray cluster: on this machine, with the real engine, and with a node that is lost in the middle."""
 
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
     (tmp_path / "matrix.toml").write_text(MATRIX)
     matrix, cells = load_matrix(tmp_path / "matrix.toml")
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    session = cluster.head_node.get_session_dir_path()
     first = cluster.add_node(num_cpus=2)
     lost, others = False, engines()
     with ThreadPoolExecutor(1) as pool:
@@ -49,6 +51,7 @@ def test_a_group_whose_node_is_lost_runs_elsewhere_in_the_environment_of_its_rel
         finally:
             ray.shutdown()
             cluster.shutdown()
+            shutil.rmtree(session, ignore_errors=True)  # the environment of the release, 3 GB, stays in it
     (row,) = rows_of(swept.results, matrix.against)
     assert lost, f"the node was not lost while the engine ran: {row.said}"
     assert row.outcome is Outcome.AS_EXPECTED, row.said

@@ -42,13 +42,13 @@ class RayExecutor:
         self._ray = ray
         self._tasks: set[Any] = set()
         self._stopped = False
-        self._kit = tempfile.TemporaryDirectory(prefix="vllm-rl-repro-kit-")  # it goes with this object
         # Modules are handed to the nodes with the connection, not with a task.
-        with_kit = {"py_modules": _kit(Path(self._kit.name))}
-        try:
-            ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise HarnessError(f"no Ray cluster answers at {address or 'this machine'}: {error}") from error
+        with tempfile.TemporaryDirectory(prefix="vllm-rl-repro-kit-") as folder:
+            with_kit = {"py_modules": _kit(Path(folder))}
+            try:
+                ray.init(address=address or None, runtime_env=with_kit, log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                raise HarnessError(f"no Ray cluster answers at {address or 'this machine'}: {error}") from error
 
     def run(self, folder: Path, order: dict[str, Any], follow: Callable[[str, str], None]) -> str:
         """Run one group as a task; what it made comes back as files."""
