@@ -59,17 +59,15 @@ def _backend_of_server(choice: str, url: str) -> Backend:
     return backend  # type: ignore[no-any-return]
 
 
-def transfer_settings(backend: Backend, engine: str, dtype: str = "auto") -> EngineSettings:
+def transfer_settings(backend: Backend, dtype: str = "auto") -> EngineSettings:
     """Return the settings of an engine that takes weights by a backend.
 
     Args:
         backend: which.
-        engine: the choice of engine.
-        dtype: what the engine computes in; in bfloat16 a weight that is wrong by 1 % is within the rounding. `auto` is
-            float32, but for the emulated driver: the CPU's kernels pack such weights away from its memory.
+        dtype: what the engine computes in; `auto` is float32, since in bfloat16 a weight that is wrong by 1 % is
+            within the rounding.
     """
-    if dtype == "auto":
-        dtype = "bfloat16" if engine == "emulated" else "float32"
+    dtype = "float32" if dtype == "auto" else dtype
     environment = {
         "checkpoint": {"REPRO_TRANSFER": "checkpoint"},  # lets the kit's plugin register it
         "ipc": {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"},  # it unpickles: loopback only

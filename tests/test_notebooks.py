@@ -112,7 +112,7 @@ def changed(name: str, tmp_path: Path, old: str, new: str | None) -> Path:
 @pytest.fixture(scope="module")
 def with_backend() -> Iterator[Engine]:
     """An engine that takes weights from the disk."""
-    engine = open_engine("cpu", settings=transfer_settings("checkpoint", "cpu"))
+    engine = open_engine("cpu", settings=transfer_settings("checkpoint"))
     yield engine
     assert engine.close().clean
 
@@ -135,7 +135,7 @@ def suited(name: str, request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture(scope="module")
 def with_proposed() -> Iterator[Engine]:
     """An engine with all proposed fixes, which takes weights from the disk."""
-    settings = transfer_settings("checkpoint", "cpu")
+    settings = transfer_settings("checkpoint")
     engine = open_engine("cpu", fix=",".join(f"{name}:proposed" for name in PROPOSED), settings=settings)
     yield engine
     assert engine.close().clean

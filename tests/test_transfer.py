@@ -63,12 +63,12 @@ def test_a_server_without_a_backend_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_settings_name_the_backend_and_unpickle_for_ipc_alone() -> None:
-    flags = transfer_settings("checkpoint", "cpu").flags
+    flags = transfer_settings("checkpoint").flags
     assert flags == ('--weight-transfer-config={"backend": "checkpoint"}', "--dtype=float32")
-    assert transfer_settings("checkpoint", "emulated").flags[1] == "--dtype=bfloat16"
-    assert transfer_settings("checkpoint", "cpu").environment == {"REPRO_TRANSFER": "checkpoint"}
-    assert not transfer_settings("nccl", "cuda").environment
-    assert transfer_settings("ipc", "cuda").environment == {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
+    assert transfer_settings("checkpoint", "bfloat16").flags[1] == "--dtype=bfloat16"
+    assert transfer_settings("checkpoint").environment == {"REPRO_TRANSFER": "checkpoint"}
+    assert not transfer_settings("nccl").environment
+    assert transfer_settings("ipc").environment == {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}
 
 
 def test_without_a_gpu_the_engine_reads_the_checkpoint_that_is_offered() -> None:

@@ -32,9 +32,9 @@ _DEVICE_FLAGS: Mapping[str, list[str]] = {
     "emulated": ["--num-gpu-blocks-override=1024"],
 }
 _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
-    "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1"},
+    "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_CPU": "1"},
     "cuda": {"VLLM_USE_FLASHINFER_SAMPLER": "0"},
-    "emulated": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_DRIVER": "scrubs"},
+    "emulated": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_CPU": "1", "REPRO_DRIVER": "scrubs"},
 }
 _FLAGS = ["--dtype=bfloat16", "--max-model-len=4096", "--enable-server-load-tracking"]
 _FLAGS += ["--enable-prefix-caching", "--enable-prompt-tokens-details"]

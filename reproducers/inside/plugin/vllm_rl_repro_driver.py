@@ -184,6 +184,39 @@ def _flat(value):
     return [t for item in value for t in _flat(item)] if hasattr(value, "__iter__") else []
 
 
+def elsewhere(model):
+    """The parameters of a model whose bytes are not all in emulated memory, each with what is there of it."""
+    ranges = [(address, address + data.handle[1]) for address, data in install_allocator().pointer_to_data.items()]
+    outside = []
+    for name, parameter in model.named_parameters():
+        storage = parameter.untyped_storage()
+        start, size = storage.data_ptr(), parameter.numel() * parameter.element_size()
+        if not size or not any(low <= start and start + size <= high for low, high in ranges):
+            outside.append(f"{name} ({size} bytes)")
+    return outside
+
+
+def _keep_plain_linear():
+    """Let every two-dimensional weight keep torch's own linear, which reads the parameter at each call.
+
+    With AVX-512 and bfloat16 (else in float32) the CPU's kernels keep a packed copy of their own, and leave a parameter
+    of 0 elements: the model would go on reading weights that the device has unmapped. Convolution weights are packed
+    in place, and stay.
+    """
+    import torch
+
+    utils = importlib.import_module("vllm.model_executor.layers.utils")
+    packing = utils.dispatch_cpu_unquantized_gemm
+
+    def dispatch(layer, *args, **kwargs):
+        if layer.weight.ndim == 2:
+            layer.cpu_linear = torch.nn.functional.linear
+        else:
+            packing(layer, *args, **kwargs)
+
+    utils.dispatch_cpu_unquantized_gemm = dispatch  # its callers look it up when they run
+
+
 def apply():
     """Give the CPU worker an emulated device, where REPRO_DRIVER asks for it."""
     if "REPRO_DRIVER" not in os.environ:
@@ -195,9 +228,17 @@ def apply():
     load_model, initialize, execute = worker.load_model, worker.initialize_from_config, worker.execute_model
 
     def load(self, *args, **kwargs):
+        _keep_plain_linear()
         answer = load_model(self, *args, **kwargs)
         allocator = install_allocator()
-        _moved(allocator, list(self.model_runner.model.parameters()), "weights")
+        model = self.model_runner.model
+        if empty := [name for name, parameter in model.named_parameters() if not parameter.numel()]:
+            raise RuntimeError(
+                f"the emulated driver cannot hold {len(empty)} weights that the CPU's kernels have packed away: {empty[0]}"
+            )
+        _moved(allocator, list(model.parameters()), "weights")
+        if outside := elsewhere(model):
+            raise RuntimeError(f"{len(outside)} weights are not in the emulated driver's memory: {outside[0]}")
         gc.collect()
         return answer
 

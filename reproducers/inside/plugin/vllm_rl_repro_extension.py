@@ -245,6 +245,12 @@ class Inside:
         seen = self._repro_seen
         return json.dumps({"now": device().working(), "reached": seen.reached, "unmapped": seen.unmapped})
 
+    def repro_elsewhere(self):
+        """Which parameters have their bytes outside of the emulated memory."""
+        import vllm_rl_repro_driver as emulated
+
+        return json.dumps(emulated.elsewhere(self.model_runner.model))
+
     def repro_driver(self, name):
         """Let the emulated driver behave as named."""
         import vllm_rl_repro_driver as emulated
