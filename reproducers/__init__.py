@@ -10,6 +10,7 @@ from reproducers.allocator import open_allocator
 from reproducers.cells import check_parameters, promised, require, show_end, show_timeline
 from reproducers.checks import CheckRunner
 from reproducers.engine import Engine, EngineSettings, open_engine, parallel
+from reproducers.errors import NotArmed
 from reproducers.hold import Hold, post_in_flight, watch, watch_all
 from reproducers.judgement import Judgement
 from reproducers.metrics import Operations, offloaded_bytes, sleep_operations, sleep_state
@@ -35,6 +36,7 @@ __all__ = [
     "EngineSettings",
     "Hold",
     "Judgement",
+    "NotArmed",
     "Operations",
     "Outcome",
     "Probe",

@@ -8,6 +8,7 @@ from IPython.display import Markdown, display
 from reproducers.allocator import Allocator
 from reproducers.catalog import Contract, find_bug
 from reproducers.engine import Engine
+from reproducers.engine.switch import FIX_VARIABLE
 from reproducers.errors import NotApplicable, UsageError
 from reproducers.journal import JOURNAL_MIME
 from reproducers.judgement import Judgement, verdict_not_required
@@ -49,7 +50,7 @@ def required_verdict(bug: str, requirement: str, facts: EngineFacts) -> Verdict 
         return None
     if requirement != "expected":
         return Verdict(requirement.upper())
-    fixes = dict(name.split(":") for name in facts.settings.get("REPRO_FIX", "").split(",") if name)
+    fixes = dict(name.split(":") for name in facts.settings.get(FIX_VARIABLE, "").split(",") if name)
     fix = fixes.get(bug, "none")
     expectation = find_bug(bug).expected(facts.release, facts.device, fix)
     if expectation is None:

@@ -6,7 +6,7 @@ from reproducers.bugs.matrix_rows import Checked
 from reproducers.coverage import rows
 from reproducers.engine import Engine
 from reproducers.engine.attach import restore
-from reproducers.errors import HarnessError, UsageError
+from reproducers.errors import HarnessError, NotArmed, UsageError
 from reproducers.states import Control
 
 __all__ = ["CheckRunner"]
@@ -15,7 +15,8 @@ __all__ = ["CheckRunner"]
 class CheckRunner:
     """Runs each function that it decorates, once and at once, and keeps what came of it.
 
-    A function returns what it saw; it asserts what must be. An endpoint that does not answer fails it as well.
+    A function returns what it saw; it asserts what must be. An endpoint that does not answer fails it as well. Where
+    what it is about cannot be proven to have happened, it raises `NotArmed`, and the row proves nothing.
 
     Args:
         vllm: the engine.
@@ -54,11 +55,15 @@ class CheckRunner:
         if missing:
             self.checked.append(Checked(row, None, missing, start, start))
             return
+        passed: bool | None
+        armed = True
         try:
             passed, said = True, check()
+        except NotArmed as error:
+            passed, said, armed = None, str(error), False
         except AssertionError as error:
             passed, said = False, " ".join(str(error).split())
         except HarnessError as error:
             passed, said = False, f"not answered: {error}"
-        self.checked.append(Checked(row, passed, said, start, self._vllm.journal.now()))
+        self.checked.append(Checked(row, passed, said, start, self._vllm.journal.now(), armed))
         self._lost = not restore(self._vllm.url, level=2)

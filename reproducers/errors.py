@@ -6,7 +6,8 @@ ReproError
 ├── HarnessError          the kit could not tell (exit 3)
 │   ├── EngineUnavailable no engine that this bug could be judged on: not there, not vLLM, not awake, no dev mode
 │   ├── EngineFailed      an engine was started and did not come up
-│   └── EndpointError     an endpoint that must answer did not answer as the release documents
+│   ├── EndpointError     an endpoint that must answer did not answer as the release documents
+│   └── NotArmed          what a check is about cannot be proven to have happened
 └── RecordError           a record is not whole or not honest (exit 1)
 """
 
@@ -16,6 +17,7 @@ __all__ = [
     "EngineUnavailable",
     "HarnessError",
     "NotApplicable",
+    "NotArmed",
     "RecordError",
     "ReproError",
     "UsageError",
@@ -48,6 +50,10 @@ class EngineFailed(HarnessError):
 
 class EndpointError(HarnessError):
     """An endpoint that must answer did not answer as the release documents."""
+
+
+class NotArmed(HarnessError):
+    """What a check is about is not proven to have happened: a request may have been over before the call that cuts it."""
 
 
 class RecordError(ReproError):

@@ -26,10 +26,14 @@ class Checked:
     """What was seen, what was wrong, or why it was not run."""
     start: float
     end: float
+    armed: bool = True
+    """Whether what the row is about happened, as far as can be proven."""
 
     @property
     def outcome(self) -> str:
-        """In one word, as the tables have it."""
+        """In a word or two, as the tables have it."""
+        if not self.armed:
+            return "not armed"
         return {True: "passed", False: "FAILED", None: "not run"}[self.passed]
 
 
@@ -40,7 +44,7 @@ class Checks:
     checked: tuple[Checked, ...]
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        lines = [f"{c.row:18} {c.outcome:8} {c.said}" for c in self.checked]
+        lines = [f"{c.row:18} {c.outcome:9} {c.said}" for c in self.checked]
         table = [f"| `{c.row}` | {c.outcome} | {c.said.replace('|', '¦')} |" for c in self.checked]
         data: Mapping[str, Any] = {c.row: {"outcome": c.outcome, "said": c.said} for c in self.checked}
         markdown = "\n".join(["| row | outcome | |", "|---|---|---|", *table])
@@ -67,6 +71,10 @@ def judge(
         window = (passed[0].start, passed[-1].end)
         sentence = f"{len(passed)} rows passed: {', '.join(c.row for c in passed)}."
         findings += [Finding(Verdict.FIXED, (sentence,), "rows-passed", window)] * len(passed)
+    for c in checked:
+        if not c.armed:
+            said = f"The row {c.row} proves nothing: {c.said}."
+            findings.append(Finding(Verdict.NOT_OBSERVED, (said,), f"not-armed:{c.row}", (c.start, c.end)))
     for row in sorted(set(wanted) - {c.row for c in checked}):
         findings.append(Finding(Verdict.NOT_OBSERVED, (f"The row {row} was not run.",), "row-missing"))
     return judged(BUG, control, findings, after, device)

@@ -13,6 +13,7 @@ from reproducers.engine.environments import release_installation
 from reproducers.engine.installation import Installation, installed
 from reproducers.engine.launch import EngineSettings, parallel_flags, start
 from reproducers.engine.server import Engine
+from reproducers.engine.switch import FIX_VARIABLE
 from reproducers.errors import EndpointError, EngineUnavailable, NotApplicable, UsageError
 from reproducers.memory import device_names
 from reproducers.progress import progress_line
@@ -149,7 +150,7 @@ def open_engine(
     started = start(chosen, replace(base, fix=fix, environment=environment), say)
     say(f"{chosen.release} for {chosen.device} is serving")
     facts = EngineFacts(chosen.release, device_of(chosen), started.model, True, started.settings)
-    return _remembered(Engine(facts, started.url, started.process, chosen))
+    return _remembered(Engine(facts, started.url, started.process, chosen, started.switch))
 
 
 _opened: list[Engine] = []
@@ -180,7 +181,7 @@ def _attached(url: str, release: str, fix: str, runner: int, *, memory: bool) ->
 def _unmet(facts: EngineFacts | None, fix: str, runner: int) -> str:
     """What is asked for and not known to be so of a server that runs already; empty where nothing is."""
     settings = facts.settings if facts else {}
-    if fix and fix not in settings.get("REPRO_FIX", "").split(","):
+    if fix and fix not in settings.get(FIX_VARIABLE, "").split(","):
         return f"the fix {fix}"
     if runner and settings.get("VLLM_USE_V2_MODEL_RUNNER") != str(runner - 1):
         return f"model runner V{runner}"

@@ -14,13 +14,17 @@ import httpx
 from reproducers.engine.installation import Installation
 from reproducers.engine.log import stage
 from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port
+from reproducers.engine.switch import FIX_VARIABLE, FixSwitch
 from reproducers.errors import EngineFailed
 from reproducers.models import DENSE, ModelRecipe, checkpoints, made
 
-__all__ = ["EngineSettings", "Started", "command_of", "environment_of", "parallel_flags", "start"]
+__all__ = ["STARTS_VARIABLE", "EngineSettings", "Started", "command_of", "environment_of", "parallel_flags", "start"]
 
 START_BOUND_S = 600.0
 """An engine takes about a minute; with CUDA graphs on a busy host, several."""
+
+STARTS_VARIABLE = "REPRO_STARTS"
+"""Names a file to which every start of an engine adds a line: release, device, model, fixes."""
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|PYTHONPATH|LD_\w+|CUDA_\w+|NVIDIA_\w+|NCCL_\w+|(OMP|MKL|OPENBLAS)_\w+|CC|CXX"
@@ -54,6 +58,18 @@ class EngineSettings:
     """Whether CUDA graphs are captured; else it runs eager."""
     fix: str = ""
     """Fixes to load into its processes: `45326:proposed,45518:proposed`; empty for the release as it is."""
+    spare_fixes: tuple[str, ...] = ()
+    """Fixes to load as well, which are off until `Engine.with_fixes` turns them on."""
+
+    @property
+    def fixes_on(self) -> tuple[str, ...]:
+        """The fixes that are on from the start."""
+        return tuple(filter(None, self.fix.split(",")))
+
+    @property
+    def fixes_loaded(self) -> tuple[str, ...]:
+        """All fixes that its processes load."""
+        return tuple(dict.fromkeys((*self.fixes_on, *self.spare_fixes)))
 
 
 @dataclass(frozen=True)
@@ -64,6 +80,8 @@ class Started:
     url: str
     model: str
     settings: Mapping[str, str]
+    switch: FixSwitch
+    """Of the fixes that were loaded."""
 
 
 def parallel_flags(tensor: int, data: int) -> tuple[str, ...]:
@@ -89,6 +107,8 @@ def environment_of(installation: Installation, settings: EngineSettings) -> dict
     inherited = {k: v for k, v in os.environ.items() if _INHERITED.fullmatch(k)}
     paths = [str(_PLUGIN), installation.site or inherited.get("PYTHONPATH")]
     inherited["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    if settings.fixes_loaded:
+        inherited[FIX_VARIABLE] = ",".join(settings.fixes_loaded)
     inherited["REPRO_CHECKPOINTS"] = str(checkpoints())  # where the kit's own weight-transfer backend reads
     return inherited | _set_by_kit(installation, settings)
 
@@ -97,7 +117,6 @@ def _set_by_kit(installation: Installation, settings: EngineSettings) -> dict[st
     fixed = {"VLLM_SERVER_DEV_MODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     fixed |= {"VLLM_USE_V2_MODEL_RUNNER": "0", "PYTHONUNBUFFERED": "1"}
     fixed |= {"SPT_NOENV": "1"}  # a process that renames itself keeps its environment readable, and so its mark
-    fixed |= {"REPRO_FIX": settings.fix} if settings.fix else {}
     return fixed | _DEVICE_ENVIRONMENT[installation.device] | dict(settings.environment)
 
 
@@ -122,13 +141,17 @@ def start(installation: Installation, settings: EngineSettings, progress: Callab
     log = scratch / "engine.log"
     reports = scratch / "fix"
     reports.mkdir()
-    environment |= {"REPRO_FIX_REPORTS": str(reports)} if settings.fix else {}
+    switch = FixSwitch(scratch / "fixes", settings.fixes_loaded)
+    fixes = switch.turn(settings.fixes_on)
+    if switch.loaded:
+        environment |= {"REPRO_FIX_REPORTS": str(reports), "REPRO_FIX_SWITCH": str(switch.path)}
+    _note_start(installation, settings)
     process = EngineProcess(command_of(installation, settings, model, port), environment, log, port)
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_until_serving(process, url, progress)
-        if settings.fix:
-            _require_reports(reports, settings.fix)
+        if switch.loaded:
+            _require_reports(reports, ", ".join(switch.loaded))
     except BaseException:
         process.stop()
         raise
@@ -136,11 +159,21 @@ def start(installation: Installation, settings: EngineSettings, progress: Callab
         keeper.close()
     process.note_members()
     flags = _flags(installation, settings)
-    shown = {flag.split("=")[0]: flag.partition("=")[2] for flag in flags} | _set_by_kit(installation, settings)
+    shown = {flag.split("=")[0]: flag.partition("=")[2] for flag in flags}
+    shown |= _set_by_kit(installation, settings) | dict(fixes)
     others = [part for part in environment["PYTHONPATH"].split(os.pathsep) if part != str(_PLUGIN)]
     if others:  # what stands there may change the engine
         shown["PYTHONPATH"] = os.pathsep.join(Path(part).name for part in others)
-    return Started(process, url, settings.model.name, shown)
+    return Started(process, url, settings.model.name, shown, switch)
+
+
+def _note_start(installation: Installation, settings: EngineSettings) -> None:
+    """Add a line to the file that REPRO_STARTS names: whoever runs many notebooks can count what they started."""
+    if path := os.environ.get(STARTS_VARIABLE):
+        with Path(path).open("a", encoding="utf-8") as starts:
+            starts.write(
+                f"{installation.release} {installation.device} {settings.model.name} {settings.fix}".strip() + "\n"
+            )
 
 
 def _require_reports(reports: Path, fix: str) -> None:

@@ -16,7 +16,7 @@ from reproducers.errors import EngineFailed
 from reproducers.memory import used_bytes
 from reproducers.states import Residue
 
-__all__ = ["OWNER_VARIABLE", "EngineProcess", "free_port", "owned_processes", "residue_of", "tree_under"]
+__all__ = ["OWNER_VARIABLE", "EngineProcess", "Members", "free_port", "owned_processes", "residue_of", "tree_under"]
 
 OWNER_VARIABLE = "REPRO_RUN_ID"
 """Environment variable that marks every process of a run, so that what is left of it can be found."""
@@ -99,6 +99,21 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+class Members:
+    """The processes that an engine consisted of at one moment, of which each must go on living.
+
+    Args:
+        guard: the process that they are under.
+    """
+
+    def __init__(self, guard: int) -> None:
+        self.processes = {p: _name(p) for p in tree_under(guard)}
+
+    def dead_members(self) -> list[str]:
+        """Names of those that have ended since."""
+        return [name for p, name in self.processes.items() if not _alive(p)]
+
+
 class EngineProcess:
     """An engine under its guard: it dies with this process, however this process ends."""
 
@@ -117,7 +132,7 @@ class EngineProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._members: dict[psutil.Process, str] = {}
+        self._members: Members | None = None
 
     @property
     def pid(self) -> int:
@@ -126,7 +141,7 @@ class EngineProcess:
 
     def note_members(self) -> None:
         """Remember which processes the engine consists of, once it serves."""
-        self._members = {p: _name(p) for p in self.tree()}
+        self._members = Members(self.pid)
 
     def tree(self) -> list[psutil.Process]:
         """The processes of the engine that are alive now."""
@@ -138,7 +153,7 @@ class EngineProcess:
 
     def dead_members(self) -> list[str]:
         """Names of the processes that have ended since the engine came up."""
-        return [name for p, name in self._members.items() if not _alive(p)]
+        return self._members.dead_members() if self._members else []
 
     def failure(self) -> EngineFailed:
         """Why the engine is not there, from its log."""
@@ -146,7 +161,8 @@ class EngineProcess:
 
     def stop(self) -> Residue:
         """End the whole tree and say what is left of it."""
-        members = {p.pid: p for p in [*self._members, *self.tree()]}
+        noted = self._members.processes if self._members else ()
+        members = {p.pid: p for p in [*noted, *self.tree()]}
         self._guard.terminate()
         try:
             self._guard.wait(GRACE_S + 10)

@@ -4,15 +4,17 @@ import atexit
 import os
 import shutil
 import time
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from reproducers.calls import answered
 from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import Lent, lending, lent, restore
 from reproducers.engine.installation import Installation
-from reproducers.engine.process import EngineProcess, tree_under
+from reproducers.engine.process import EngineProcess, Members, tree_under
+from reproducers.engine.switch import FIX_OFF_VARIABLE, FIX_VARIABLE, FixSwitch
 from reproducers.engine.system import collected, from_server_info
 from reproducers.engine.watch import Watcher
 from reproducers.errors import EndpointError
@@ -26,8 +28,13 @@ __all__ = ["Engine"]
 
 FIRST_ANSWER_BOUND_S = 120.0
 """The first completion with logprobs waits for torch to compile a kernel: 17 s on two cores."""
-GOING_DOWN_BOUND_S = 10.0
-"""A server whose engine core has died ends within a second or two, from 0.24.0 on; before that it stays."""
+LOAD_PERIOD_S = 0.005
+"""Seconds between the first two questions for the load, then more and more: a request of 64 tokens takes 0.1 s."""
+LOAD_LOOKS = 35
+"""How often it is asked for during one request, over 18 s."""
+GOING_DOWN_BOUND_S = 20.0
+"""A server whose engine core has died ends within a second or two, from 0.24.0 on; on a busy machine later. One of an
+older release stays."""
 
 
 class Engine(LifecycleClient):
@@ -38,6 +45,7 @@ class Engine(LifecycleClient):
         url: where it listens.
         process: its processes, where the kit started it.
         installation: what it was started from then.
+        switch: of the fixes that were loaded into it then.
     """
 
     def __init__(
@@ -46,15 +54,19 @@ class Engine(LifecycleClient):
         url: str,
         process: EngineProcess | None = None,
         installation: Installation | None = None,
+        switch: FixSwitch | None = None,
     ) -> None:
         super().__init__(url, Journal())
         self.facts = facts
         self.process = process
         self.installation = installation
+        self._switch = switch
         self.workers = Workers(self)
         self._requests: list[RequestInFlight] = []
         self._level = 1
         self._residue: Residue | None = None
+        self._lent = None if process else lent(self.url)
+        self._lent_members = Members(self._lent.guard) if self._lent else None
         self._watcher = Watcher(self.url, self.journal, self.pids)
         atexit.register(self.close)
 
@@ -69,8 +81,8 @@ class Engine(LifecycleClient):
         except EndpointError as error:
             return Control(False, str(error))
         streamed = self.post_completion(prompt, max_tokens=max_tokens)
-        tracking = streamed.wait_first_token(FIRST_ANSWER_BOUND_S) and self._counts(idle_load)
         streamed.wait_ended(FIRST_ANSWER_BOUND_S)
+        tracking = streamed.life.ended is not None and self._counts(idle_load)
         first, again = streamed.life.completion, self.complete(prompt, max_tokens=max_tokens)
         if first is None or not isinstance(again, Completion):
             said = streamed.life.error or (str(again) if isinstance(again, Call) else "no answer in time")
@@ -88,13 +100,17 @@ class Engine(LifecycleClient):
         )
 
     def _counts(self, idle_load: int) -> bool:
-        """Whether `/load` counts a request in flight; asked of longer ones where one ended before the question."""
-        if self.server_load() > idle_load:
-            return True
-        for tokens in (256, 1000, 3000):
-            long = self.post_completion("The engine sleeps.", max_tokens=tokens)
-            counted = long.wait_first_token() and self.server_load() > idle_load
-            long.wait_ended(60)
+        """Whether `/load` is seen to count a request in flight, of which it is asked from the moment of posting on.
+
+        On a busy machine a short one is over between two questions: then longer ones are posted.
+        """
+        for tokens in (64, 256, 1000, 3000):
+            request = self.post_completion("The engine sleeps.", max_tokens=tokens)
+            counted, looks = False, 0
+            while not counted and looks < LOAD_LOOKS and request.life.ended is None:
+                counted, looks = self.server_load() > idle_load, looks + 1
+                request.wait_ended(0 if counted else LOAD_PERIOD_S * 1.2**looks)
+            request.wait_ended(FIRST_ANSWER_BOUND_S)
             if counted:
                 return True
         return False
@@ -102,7 +118,7 @@ class Engine(LifecycleClient):
     def probe(self, control: Control, prompt: str, *, max_tokens: int) -> Probe:
         """Look whether the engine is well, whatever status codes said before; one that is going down is waited for."""
         health = self.health()
-        if health != 200 and self.process is not None:
+        if health != 200:
             health = self._health_at_the_end()
         if not control.completion:
             return Probe(self._processes_alive(), health, "not asked for: the control failed")
@@ -112,21 +128,32 @@ class Engine(LifecycleClient):
             said = f"differs from the control: {difference}" if difference else "equal to the control"
         else:
             said = f"not answered: {answer}"
+            failed = (answer.status or 500) >= 500 and "Timeout" not in answer.error
+            if health == 200 and failed:  # it may have died of this request, or just before
+                health = self._health_at_the_end()
         return Probe(self._processes_alive(), health, said)
 
     def _health_at_the_end(self) -> int | None:
-        """Status of /health once a server that is going down is gone; of one that stays, after some seconds."""
+        """Status of /health once a server that is going down is gone; of one that stays, after the bound.
+
+        A server whose processes cannot be seen is asked once: it is somebody else's, and may be restarted.
+        """
         deadline = time.monotonic() + GOING_DOWN_BOUND_S
-        while (health := self.health()) is not None and time.monotonic() < deadline:
+        while (health := self.health()) is not None and self._processes_alive() is not None:
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.5)
         return health
 
     def _processes_alive(self) -> bool | None:
-        return None if self.process is None else self.process.running() and not self.dead_members()
+        if self.process is None:
+            return None if self._lent_members is None else not self.dead_members()
+        return self.process.running() and not self.dead_members()
 
     def dead_members(self) -> list[str]:
-        """Names of engine processes that have died since it came up; each is marked in the journal."""
-        died = self.process.dead_members() if self.process else []
+        """Names of engine processes that have died since it came up, or was lent; each is marked in the journal."""
+        members = self.process or self._lent_members
+        died = [] if members is None else members.dead_members()
         known = [text for _, text in self.journal.marks]
         for name in died:
             if f"{name} died" not in known:
@@ -173,8 +200,29 @@ class Engine(LifecycleClient):
 
     def made_from(self) -> Installation | None:
         """The installation that the engine runs from; None of a server that is not the kit's."""
-        known = lent(self.url)
-        return self.installation or (known.installation if known else None)
+        return self.installation or (self._lent.installation if self._lent else None)
+
+    @contextmanager
+    def with_fixes(self, *names: str) -> Iterator[None]:
+        """Let these of the fixes that were loaded be on meanwhile, and no others; afterwards those of before.
+
+        The engine must be awake and idle at both ends. Its facts, and so the records, say what is on and what is off.
+
+        Raises:
+            UsageError: one of them is not loaded.
+        """
+        assert self._switch is not None
+        before = self._switch.on()
+        self._turn(names)
+        try:
+            yield
+        finally:
+            self._turn(before)
+
+    def _turn(self, on: Sequence[str]) -> None:
+        assert self._switch is not None
+        kept = {n: v for n, v in self.facts.settings.items() if n not in {FIX_VARIABLE, FIX_OFF_VARIABLE}}
+        self.facts = replace(self.facts, settings=kept | dict(self._switch.turn(on)))
 
     def lend(self) -> AbstractContextManager[None]:
         """Let the notebooks that are run meanwhile attach to this engine, which the kit started, and know all of it."""
@@ -200,8 +248,5 @@ class Engine(LifecycleClient):
     def pids(self) -> Collection[int]:
         """The engine's processes; empty for a server that is not the kit's."""
         if self.process is not None:
-            tree = self.process.tree()
-        else:
-            known = lent(self.url)
-            tree = tree_under(known.guard) if known else []
-        return [p.pid for p in tree]
+            return [p.pid for p in self.process.tree()]
+        return [p.pid for p in tree_under(self._lent.guard)] if self._lent else []

@@ -15,4 +15,6 @@ def apply():
     import torch
 
     if torch.cpu._is_amx_tile_supported() and not torch.cpu._init_amx():
-        raise RuntimeError("the processor has AMX, and Linux does not let this process use it: vLLM's CPU engine would die")
+        raise RuntimeError(
+            "the processor has AMX, and Linux does not let this process use it: vLLM's CPU engine would die"
+        )

@@ -234,7 +234,7 @@ def apply():
         model = self.model_runner.model
         if empty := [name for name, parameter in model.named_parameters() if not parameter.numel()]:
             raise RuntimeError(
-                f"the emulated driver cannot hold {len(empty)} weights that the CPU's kernels have packed away: {empty[0]}"
+                f"the CPU's kernels have packed {len(empty)} weights away from the emulated driver: {empty[0]}"
             )
         _moved(allocator, list(model.parameters()), "weights")
         if outside := elsewhere(model):
