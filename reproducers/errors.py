@@ -53,7 +53,7 @@ class EndpointError(HarnessError):
 
 
 class NotArmed(HarnessError):
-    """What a check is about is not proven to have happened: a request may have been over before the call that cuts it."""
+    """What a check is about is not proven to have happened: a request may have ended before the call that cuts it."""
 
 
 class RecordError(ReproError):

@@ -90,12 +90,12 @@ class Workers:
 
     def device(self) -> str:
         """`cuda`, `emulated driver`, or `no device memory`."""
-        return str(self._asked("repro_device")[0])
+        return str(self.ask("repro_device")[0])
 
     def bytes_by_tag(self) -> dict[str, TagBytes]:
         """Bytes that each tag holds and has mapped; also noted in the journal, for the time line."""
         tags: dict[str, TagBytes] = {}
-        for worker in self._asked("repro_bytes_by_tag"):
+        for worker in self.ask("repro_bytes_by_tag"):
             for tag, known in worker.items():
                 so_far = tags.get(tag, TagBytes(0, 0))
                 tags[tag] = TagBytes(so_far.held + known["held"], so_far.mapped + known["mapped"])
@@ -105,7 +105,7 @@ class Workers:
 
     def mapped_by_worker(self) -> tuple[int, ...]:
         """Bytes that are mapped now, of each worker."""
-        found = self._asked("repro_bytes_by_tag")
+        found = self.ask("repro_bytes_by_tag")
         return tuple(sum(int(known["mapped"]) for known in worker.values()) for worker in found)
 
     def mapped(self, tag: Tag) -> int | None:
@@ -119,16 +119,16 @@ class Workers:
 
     def pages(self, tag: Tag, mark: int = 0) -> Pages:
         """What the mapped pages of a tag hold, with the bytes that equal `mark`."""
-        found = self._asked("repro_pages", tag, str(mark))
+        found = self.ask("repro_pages", tag, str(mark))
         return Pages(**{name: sum(int(worker[name]) for worker in found) for name in ("bytes", "zero", "byte", "nan")})
 
     def fill(self, tag: Tag, byte: int) -> int:
         """Set every byte of a tag's mapped pages; return how many there were."""
-        return sum(int(worker) for worker in self._asked("repro_poison", tag, str(byte)))
+        return sum(int(worker) for worker in self.ask("repro_poison", tag, str(byte)))
 
     def arm(self, seconds: float, tag: Tag, access: Literal["read", "write"] = "write") -> Armed:
         """Put work in flight on a side stream: a spin of so many seconds, then a read or write of the tag's pages."""
-        found = self._asked("repro_arm", str(seconds), tag, access)
+        found = self.ask("repro_arm", str(seconds), tag, access)
         return Armed(self._client.journal.now(), seconds, all(worker["working"] for worker in found))
 
     def in_flight(self) -> InFlight | None:
@@ -136,16 +136,17 @@ class Workers:
 
         The device is asked by the workers themselves, at the moment of each step: how long calls take proves nothing.
         """
-        if (found := answered(lambda: self._asked("repro_working"))) is None:
+        if (found := answered(lambda: self.ask("repro_working"))) is None:
             return None
         now, unmapped = (any(worker[name] for worker in found) for name in ("now", "unmapped"))
         return InFlight(now, all(worker["reached"] for worker in found), unmapped)
 
     def set_driver(self, name: str) -> None:
         """Let an emulated driver behave as `scrubs`, `keeps` or `rocm`."""
-        self._asked("repro_driver", name)
+        self.ask("repro_driver", name)
 
-    def _asked(self, method: str, *args: str) -> list[Any]:
+    def ask(self, method: str, *args: str) -> list[Any]:
+        """Call a method of the extension by name; one answer a worker."""
         call, answer = self._client.rpc_results(method, args)
         try:
             return [json.loads(result) for result in answer]

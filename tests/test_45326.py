@@ -122,6 +122,7 @@ def test_a_server_that_cannot_be_judged_on_is_inconclusive_with_the_reason(
     engine.wake_up()
 
 
+@pytest.mark.starts_engines
 def test_a_killed_kernel_takes_the_real_engine_along(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("repro"), "run", "45326", "--engine", "cpu", "--out", str(tmp_path)]
     running = psutil.Popen(command, stdout=-1, stderr=-3, text=True, cwd=ROOT)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from reproducers import together, watch
+from reproducers import sleep_state, together, watch
 from reproducers.calls import BODY_LIMIT
 from reproducers.engine import Engine, choose, open_engine
 from reproducers.engine.attach import restore
@@ -87,10 +87,8 @@ def test_information_and_weights_answer_as_this_release_does(engine: Engine) -> 
     assert "vllm:engine_sleep_state" in engine.metrics()
     assert engine.collective_rpc("reload_weights").ok
     assert engine.release_kv_cache_memory().status in {400, 500}  # wants a finished pause
-    assert engine.start_weight_update().status in {400, 500}  # no weight transfer is configured
-    assert engine.update_weights({}).status in {400, 500}
+    assert engine.update_weights({}).status in {400, 500}  # not started
     assert engine.finish_weight_update().status in {400, 500}
-    assert engine.init_weight_transfer_engine({}).status in {400, 500}
     assert engine.health() == 200
 
 
@@ -133,6 +131,47 @@ def test_without_load_tracking_only_the_answer_after_the_wake_up_proves_anything
     assert watch(engine, control, request, 60).life.outcome is Outcome.COMPLETED
 
 
+def test_one_engine_is_as_released_with_a_fix_and_with_one_undone(engine: Engine) -> None:
+    assert "REPRO_FIX" not in engine.facts.settings
+    off = set(engine.facts.settings["REPRO_FIX_OFF"].split(","))
+    assert {"unknown-wake-tag:proposed", "partial-wake-metric:undo"} <= off
+
+    def after_a_partial_wake() -> tuple[int | None, float | None]:
+        engine.sleep(level=1)
+        unknown = engine.wake_up(["typo"])  # type: ignore[list-item]
+        engine.wake_up(["weights"])
+        awake = sleep_state(engine.metrics()).get("awake")
+        engine.wake_up()
+        return unknown.status, awake
+
+    assert after_a_partial_wake() == (200, 0.0)
+    with engine.with_fixes("unknown-wake-tag:proposed"):
+        assert engine.facts.settings["REPRO_FIX"] == "unknown-wake-tag:proposed"
+        assert set(engine.facts.settings["REPRO_FIX_OFF"].split(",")) == off - {"unknown-wake-tag:proposed"}
+        assert after_a_partial_wake() == (400, 0.0)
+        with engine.lend():
+            attached = open_engine(engine.url, fix="unknown-wake-tag:proposed")
+            assert attached.facts.settings == engine.facts.settings
+            attached.close()
+    with engine.with_fixes("unknown-wake-tag:proposed", "partial-wake-metric:undo"):
+        assert after_a_partial_wake() == (400, 1.0)
+    assert after_a_partial_wake() == (200, 0.0)
+    assert set(engine.facts.settings["REPRO_FIX_OFF"].split(",")) == off
+    with pytest.raises(UsageError, match="the fix 1:undo is not loaded in this engine: it has 45326:proposed"):
+        engine._turn(["1:undo"])
+
+
+def test_a_sleep_after_a_pause_is_real_also_with_the_fix_of_45518(engine: Engine) -> None:
+    with engine.with_fixes("45518:proposed"):
+        engine.pause()
+        first, second = engine.sleep(level=1), engine.sleep(level=1)
+        assert sleep_state(engine.metrics())["weights_offloaded"] == 1.0
+        assert ('"already_sleeping":false' in first.body, '"already_sleeping":true' in second.body) == (True, True)
+        assert engine.sleep(level=7).status == 400  # the server checks what it checked before
+        engine.wake_up()
+        engine.resume()
+
+
 def test_what_cannot_be_asked_of_a_running_server_is_refused(engine: Engine) -> None:
     with pytest.raises(UsageError, match="the fix 45326:proposed can be asked for only"):
         open_engine(engine.url, fix="45326:proposed")
@@ -145,6 +184,7 @@ def test_a_runner_that_the_device_lacks_is_not_applicable_by_name() -> None:
         open_engine("cpu", runner=2)
 
 
+@pytest.mark.starts_engines
 def test_a_fix_that_a_release_has_no_place_for_fails_the_start_with_the_reason() -> None:
     with pytest.raises(EngineFailed, match=r"there is no fix 1:undo"):
         open_engine("cpu", fix="1:undo", progress=lambda _: None)

@@ -13,7 +13,7 @@ from reproducers.calls import answered
 from reproducers.client import LifecycleClient, PauseMode
 from reproducers.engine.attach import Lent, lending, lent, restore
 from reproducers.engine.installation import Installation
-from reproducers.engine.process import EngineProcess, Members, tree_under
+from reproducers.engine.process import EngineProcess, Members, residue_of, tree_under
 from reproducers.engine.switch import FIX_OFF_VARIABLE, FIX_VARIABLE, FixSwitch
 from reproducers.engine.system import collected, from_server_info
 from reproducers.engine.watch import Watcher
@@ -77,7 +77,7 @@ class Engine(LifecycleClient):
                 return Control(False, "the engine is asleep or paused before the trigger")
             if (status := self.health()) != 200:
                 return Control(False, f"/health answers {status} before the trigger")
-            idle_load = self.server_load()
+            idle_load = self._idle_load()
         except EndpointError as error:
             return Control(False, str(error))
         streamed = self.post_completion(prompt, max_tokens=max_tokens)
@@ -99,13 +99,23 @@ class Engine(LifecycleClient):
             idle_load if tracking else None,
         )
 
+    def _idle_load(self) -> int:
+        """The least that `/load` says over a short while: a request is still counted just after its end."""
+        least = self.server_load()
+        for _ in range(20):
+            if least == 0:
+                break
+            time.sleep(0.05)
+            least = min(least, self.server_load())
+        return least
+
     def _counts(self, idle_load: int) -> bool:
         """Whether `/load` is seen to count a request in flight, of which it is asked from the moment of posting on.
 
         On a busy machine a short one is over between two questions: then longer ones are posted.
         """
         for tokens in (64, 256, 1000, 3000):
-            request = self.post_completion("The engine sleeps.", max_tokens=tokens)
+            request = self.post_completion("The engine sleeps.", max_tokens=tokens, stream=False)
             counted, looks = False, 0
             while not counted and looks < LOAD_LOOKS and request.life.ended is None:
                 counted, looks = self.server_load() > idle_load, looks + 1
@@ -231,7 +241,7 @@ class Engine(LifecycleClient):
         return lending(self.url, Lent(self.facts, self.installation, self.process.pid), self.process.log)
 
     def close(self) -> Residue:
-        """End an engine that the kit started; leave an attached one awake, unpaused and running."""
+        """End an engine that the kit started; leave an attached one awake, unpaused and running, unless it has died."""
         if self._residue is None:
             self._watcher.stop()
             for request in self._requests:
@@ -240,10 +250,18 @@ class Engine(LifecycleClient):
             if self.process is not None:
                 self._residue = self.process.stop()
                 shutil.rmtree(self.process.log.parent, ignore_errors=True)
+            elif restore(self.url, self._level):
+                self._residue = Residue()
             else:
-                self._residue = Residue(left_as_found=restore(self.url, self._level))
+                self._residue = self._left_of_the_lent()
             atexit.unregister(self.close)
         return self._residue
+
+    def _left_of_the_lent(self) -> Residue:
+        """What is left of an engine that cannot be brought back: of a lent one that has ended, as of one's own."""
+        if self._lent_members is None or not self._lent_members.dead_members():
+            return Residue(left_as_found=False)
+        return residue_of(list(self._lent_members.processes), None, None)
 
     def pids(self) -> Collection[int]:
         """The engine's processes; empty for a server that is not the kit's."""
