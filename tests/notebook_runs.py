@@ -7,6 +7,7 @@ from typing import Any
 import nbformat
 import papermill
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from papermill.exceptions import PapermillExecutionError
 
 from reproducers.allocator import Allocator
@@ -14,7 +15,7 @@ from reproducers.catalog import catalog, notebooks_folder
 from reproducers.engine import Engine
 from reproducers.judgement import Judgement
 from reproducers.record.check import check
-from reproducers.record.metadata import failed_cell
+from reproducers.record.metadata import failed_cell, harness_judgement
 from reproducers.record.read import Record, read
 from reproducers.values import Verdict
 
@@ -68,14 +69,21 @@ def changed(name: str, old: str, new: str | None) -> NotebookNode:
     return node
 
 
-def judged(node: NotebookNode, engine: Engine, **parameters: Any) -> Judgement:
-    """The verdict of a notebook's own cells, run in this process on an engine that is lent, which is left as found."""
+def judged(name: str, node: NotebookNode, engine: Engine, **parameters: Any) -> Judgement:
+    """The verdict of a notebook's own cells, run in this process on an engine that is lent, which is left as found.
+
+    A cell that fails gives the verdict that a record of it would have.
+    """
     namespace: dict[str, Any] = {"__name__": "notebook", "__annotations__": {}}
     try:
         for cell in node.cells:
             if cell.cell_type != "code":
                 continue
-            exec(compile(cell.source, f"<cell {cell['id']}>", "exec", dont_inherit=True), namespace)
+            try:
+                exec(compile(cell.source, f"<cell {cell['id']}>", "exec", dont_inherit=True), namespace)
+            except Exception as error:  # noqa: BLE001  whatever the cell raises
+                cell.outputs = [new_output("error", ename=type(error).__name__, evalue=str(error), traceback=[])]
+                return harness_judgement(node, name)
             if cell["id"] == "parameters":
                 namespace |= given(cell.source, parameters) | {"engine": engine.url, "require": "nothing"}
             if cell["id"] == "verdict":

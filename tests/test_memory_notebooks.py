@@ -45,7 +45,7 @@ def without_trigger(name: str, engine: Engine) -> list[Judgement]:
     """The verdicts with the sleep of the trigger deleted, and with a call in its place that does nothing."""
     line = SLEEP[name]
     idle = line.replace("vllm.sleep(level=level)", "vllm.resume()").replace("vllm.sleep(level=1)", "vllm.resume()")
-    return [judged(changed(name, line, new), engine, **QUICK) for new in (None, idle)]
+    return [judged(name, changed(name, line, new), engine, **QUICK) for new in (None, idle)]
 
 
 def parameters_elsewhere(engine: Engine) -> list[str]:
@@ -130,7 +130,7 @@ def test_without_the_trigger_nothing_is_reproduced_and_nothing_is_fixed(name: st
 @pytest.mark.parametrize("name", ["45552", "45363"])
 def test_an_unarmed_run_is_never_called_fixed(name: str, on_dense: Engine) -> None:
     notebook = nbformat.read(path_of(name), as_version=4)
-    assert judged(notebook, on_dense, **QUICK | {"armed": False}).verdict is Verdict.NOT_OBSERVED
+    assert judged(name, notebook, on_dense, **QUICK | {"armed": False}).verdict is Verdict.NOT_OBSERVED
 
 
 @pytest.mark.parametrize("name", DENSE)

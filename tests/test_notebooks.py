@@ -104,15 +104,20 @@ def test_with_the_shipped_fix_taken_out_it_is_reproduced(name: str, fix: str, wi
 @pytest.mark.parametrize("name", [name for name in BUGS if name in TRIGGERS])
 def test_without_the_trigger_nothing_is_reproduced_and_nothing_is_fixed(name: str, engine: Engine) -> None:
     for old, new in ((TRIGGERS[name], None), IDLE[name]):
-        verdict = judged(changed(name, old, new), engine)
+        verdict = judged(name, changed(name, old, new), engine)
         assert verdict.verdict in {Verdict.INCONCLUSIVE, Verdict.NOT_OBSERVED}, f"{new}: {verdict}"
+        if verdict.signature.startswith("harness:"):  # what the deleted line assigns is missing later, and no more
+            assert new is None
+            assert verdict.signature.startswith("harness:NameError:"), str(verdict)
         assert not engine.is_sleeping()
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_with_a_broken_control_it_is_inconclusive(name: str, engine: Engine) -> None:
     notebook = changed(name, "control = vllm.control(", 'vllm._model = "no-such-model"\ncontrol = vllm.control(')
-    assert judged(notebook, engine).verdict is Verdict.INCONCLUSIVE
+    verdict = judged(name, notebook, engine)
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert verdict.signature == "control-failed" or "no-such-model" in verdict.signature, str(verdict)
     assert not engine.is_sleeping()
 
 
