@@ -13,6 +13,7 @@ from reproducers.engine import attached_facts, installed
 from reproducers.errors import ReproError
 from reproducers.memory import device_names, used_bytes
 from reproducers.models import cache_folder
+from reproducers.processor import FEATURES, processor
 
 __all__ = ["MachineFinding", "findings"]
 
@@ -86,6 +87,9 @@ def _room() -> list[MachineFinding]:
     cores = len(os.sched_getaffinity(0))
     enough = "enough for one engine" if memory >= 6 and cores >= 2 else "an engine wants 2 cores and 6 GiB"
     result = [MachineFinding("machine", f"{cores} cores, {memory:.0f} GiB free", enough)]
+    here = processor()
+    follows = "; ".join(f"{name}: {FEATURES[name]}" for name in here.features)
+    result.append(MachineFinding("processor", str(here), follows or "vLLM packs float32 weights, not bfloat16 ones"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free / 2**30

@@ -6,9 +6,9 @@ import os
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 __all__ = ["SECRET", "findings", "mask", "mask_text"]
@@ -110,8 +110,10 @@ def _variable(found: re.Match[str]) -> str:
     return found[0] if kept or value.startswith("[") else f"{name}=[masked]"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Rule:
+    """Equal only to itself, so that a set of rules is quickly looked up."""
+
     kind: str
     pattern: re.Pattern[str]
     instead: str | Callable[[re.Match[str]], str]
@@ -172,7 +174,17 @@ def mask_text(text: str, masked: "Counter[str] | None" = None) -> str:
     return _mask_text(text, _rules(), masked)
 
 
-def _mask_text(text: str, rules: Sequence[_Rule], masked: "Counter[str] | None") -> str:
+def _mask_text(text: str, rules: tuple[_Rule, ...], masked: "Counter[str] | None") -> str:
+    new, counts = _applied(text, rules)
+    if masked is not None and counts:
+        masked.update(dict(counts))
+    return new
+
+
+@lru_cache(maxsize=8192)
+def _applied(text: str, rules: tuple[_Rule, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """A text with every rule applied, and how often each kind changed something; records repeat most of their texts."""
+    counts: Counter[str] = Counter()
     for rule in rules:
         changed = 0
 
@@ -183,9 +195,9 @@ def _mask_text(text: str, rules: Sequence[_Rule], masked: "Counter[str] | None")
             return new
 
         text = rule.pattern.sub(replaced, text)
-        if masked is not None and changed:
-            masked[rule.kind] += changed
-    return text
+        if changed:
+            counts[rule.kind] += changed
+    return text, tuple(counts.items())
 
 
 def mask(value: Any, host: str = "", masked: "Counter[str] | None" = None) -> Any:

@@ -1,7 +1,8 @@
 """What the tests share: real engines, one alive at a time, each started once; and small helpers.
 
-A test asks for an engine by the name of its configuration. The tests without one run first, then those of each
-configuration in turn, of these last the one that kills it, and at the end those that start engines of their own.
+A test asks for an engine by the name of its configuration. The tests of each configuration run one after another, of
+these last the one that kills it; then those that start engines of their own, then those without one. With `-n 2` the
+last run beside the others, in a process of their own.
 """
 
 import os
@@ -59,13 +60,15 @@ def configuration_of(item: pytest.Item | None) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests in the order that the module says."""
-    order = [None, *CONFIGURATIONS]
-    last = len(order)
+    """Put the tests in the order that the module says; those with an engine go to one process."""
+    order = [*CONFIGURATIONS, "own", None]
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         own = item.get_closest_marker("starts_engines") is not None
-        return last if own else order.index(configuration_of(item)), item.get_closest_marker("kills") is not None
+        kind = "own" if own else configuration_of(item)
+        if kind is not None:
+            item.add_marker(pytest.mark.xdist_group("engines"))
+        return order.index(kind), item.get_closest_marker("kills") is not None
 
     items.sort(key=place)
 

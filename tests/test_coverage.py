@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -9,8 +10,10 @@ from conftest import ROOT
 from test_request_during_sleep import CONTROL, DEAD, WELL
 
 from reproducers.bugs.matrix_rows import Checked, Checks, judge
+from reproducers.checks import CheckRunner
 from reproducers.coverage import ROWS_MIME, load_rows, rows
-from reproducers.errors import UsageError
+from reproducers.errors import EndpointError, NotArmed, UsageError
+from reproducers.journal import Journal
 from reproducers.states import EngineFacts
 from reproducers.values import Verdict
 
@@ -72,6 +75,35 @@ def test_a_row_that_is_missing_proves_nothing_and_neither_does_a_broken_control(
     assert judge(CONTROL, [], [], WELL, "").verdict is Verdict.INCONCLUSIVE
     assert judge(replace(CONTROL, passed=False), [WELL_DONE], ["full-wake"], WELL, "").verdict is Verdict.INCONCLUSIVE
     assert judge(CONTROL, [WELL_DONE], ["full-wake"], DEAD, "").verdict is Verdict.OTHER_FAILURE
+
+
+def test_a_row_that_is_not_proven_to_be_armed_is_neither_passed_nor_failed() -> None:
+    unarmed = Checked("parallel-sampling", None, "whole before the sleep was answered", 3.0, 4.0, armed=False)
+    verdict = judge(CONTROL, [WELL_DONE, unarmed], ["full-wake", "parallel-sampling"], WELL, "cpu")
+    assert (verdict.verdict, verdict.signature) == (Verdict.NOT_OBSERVED, "not-armed:parallel-sampling")
+    assert verdict.evidence[0] == "The row parallel-sampling proves nothing: whole before the sleep was answered."
+    assert judge(CONTROL, [unarmed, WRONG], ["leak"], WELL, "cpu").verdict is Verdict.REPRODUCED
+    assert Checks((unarmed,))._repr_mimebundle_()[ROWS_MIME]["parallel-sampling"]["outcome"] == "not armed"
+
+
+def test_a_check_that_cannot_prove_what_it_is_about_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reproducers.checks.restore", lambda *_, **__: True)
+    vllm = SimpleNamespace(url="", facts=EngineFacts("0.32.0", "cpu", "m", True), journal=Journal())
+    check = CheckRunner(vllm, CONTROL)  # type: ignore[arg-type]
+
+    @check("parallel-sampling")
+    def _() -> str:
+        raise NotArmed("it was over before")
+
+    @check("full-wake")
+    def _() -> str:
+        raise EndpointError("GET /x → 500")
+
+    outcomes = [(c.row, c.passed, c.armed, c.said) for c in check.checked]
+    assert outcomes == [
+        ("parallel-sampling", None, False, "it was over before"),
+        ("full-wake", False, True, "not answered: GET /x → 500"),
+    ]
 
 
 def test_the_rows_are_shown_and_kept_as_data() -> None:

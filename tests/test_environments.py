@@ -41,6 +41,7 @@ def test_without_uv_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.Monke
         release_installation("0.30.0", "cpu", print)
 
 
+@pytest.mark.nightly
 def test_another_release_is_made_once_and_again_when_it_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

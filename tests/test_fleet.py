@@ -17,7 +17,7 @@ from reproducers.values import Verdict
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.nightly, pytest.mark.engine, pytest.mark.timeout(1200)]
 
 MATRIX = """
 bugs = ["partial-wake-metric"]

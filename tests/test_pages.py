@@ -14,6 +14,9 @@ from conftest import ROOT
 from nbformat.v4 import new_output
 from test_sweep_results import STOCK, UNDO, result
 
+from reproducers.coverage import ROWS_MIME
+from reproducers.journal import JOURNAL_MIME
+from reproducers.record.metadata import output_of
 from reproducers.record.read import Record, read
 from reproducers.report.comment import COMMENT_LIMIT, comment
 from reproducers.report.form import form
@@ -38,7 +41,7 @@ def rendered(markdown: str) -> str:
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_comment_form_and_page_of_every_record_stand_alone(path: Path) -> None:
+def test_comment_and_form_of_every_record_stand_alone(path: Path) -> None:
     record = read(path)
     for text in (comment([record]), form(record)):
         html = rendered(text)
@@ -49,7 +52,26 @@ def test_comment_form_and_page_of_every_record_stand_alone(path: Path) -> None:
             "a", "code", "details", "em", "h3", "input", "li", "p", "pre", "strong", "sub", "summary", "table",
             "tbody", "td", "th", "thead", "tr", "ul",
         }  # fmt: skip
+
+
+def with_memory(record: Record) -> bool:
+    """Whether the figure of a record has what memory did."""
+    return bool((output_of(record.node, JOURNAL_MIME) or {}).get("memory"))
+
+
+EXPORTED = {
+    "plain": next(p for p in RECORDS if p.parent.name != "45585" and not with_memory(read(p))),
+    "with a memory plot": next(p for p in RECORDS if p.parent.name != "45585" and with_memory(read(p))),
+    "the matrix": next(p for p in RECORDS if p.parent.name == "45585" and output_of(read(p).node, ROWS_MIME)),
+}
+"""Three records that stand for all where an export takes a second; chosen by what is in them."""
+
+
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_the_page_of_a_record_stands_alone(kind: str) -> None:
+    record = read(EXPORTED[kind])
     page = html_page(record)
+    assert str(record.judgement.verdict) in page
     assert len(page) < 1_000_000
     assert "<script" not in page
     assert not re.findall(r"""<(?:img|link|iframe)[^>]+(?:src|href)=["'](?!data:)[^"']+""", page)

@@ -1,7 +1,4 @@
-"""Each notebook many times on a shared engine while another core is busy: equal verdicts.
-
-REPRO_SOAK=10 ci/test tests/test_soak.py
-"""
+"""Each notebook many times on a shared engine while another core is busy: equal verdicts."""
 
 import multiprocessing
 import os
@@ -9,14 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_notebooks import BUGS, executed
+from notebook_runs import executed
+from test_notebooks import BUGS, KILLS
 
-from reproducers.catalog import catalog, notebooks_folder
 from reproducers.engine import Engine
 
-TIMES = int(os.environ.get("REPRO_SOAK", "0"))
+TIMES = int(os.environ.get("REPRO_SOAK", "5"))
+"""How often each is run."""
+CALM = [name for name in BUGS if name not in KILLS]
+"""Those that leave the engine as they found it."""
 
-pytestmark = [pytest.mark.engine, pytest.mark.skipif(not TIMES, reason="REPRO_SOAK says how often; not set")]
+pytestmark = [pytest.mark.nightly, pytest.mark.engine]
 
 
 def spin() -> None:
@@ -36,9 +36,8 @@ def busy_core() -> Iterator[None]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("busy_core")
-@pytest.mark.parametrize("name", BUGS)
+@pytest.mark.parametrize("name", CALM)
 def test_every_run_gives_the_same_verdict(name: str, engine: Engine, tmp_path: Path) -> None:
-    notebook = notebooks_folder() / catalog()[name].notebook
-    verdicts = [executed(notebook, tmp_path / f"{i}.ipynb", engine.url).judgement.verdict.value for i in range(TIMES)]
+    verdicts = [executed(name, tmp_path / f"{i}.ipynb", engine.url).judgement.verdict.value for i in range(TIMES)]
     print(f"{name}: {TIMES} runs, {sorted(set(verdicts))}")
     assert len(set(verdicts)) == 1, verdicts

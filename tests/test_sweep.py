@@ -13,16 +13,10 @@ import psutil
 import pytest
 from conftest import ROOT, wait_for
 
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(
-        "REPRO_SWEEP" not in os.environ, reason="takes minutes: REPRO_SWEEP=1 ci/test tests/test_sweep.py"
-    ),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.engine, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("REPRO_KILLS", "1"))
-"""How often the sweep is killed; REPRO_KILLS=10 ci/test tests/test_sweep.py for ten."""
+KILLS = int(os.environ.get("REPRO_KILLS", "3"))
+"""How often the sweep is killed."""
 
 MATRIX = """
 bugs = ["45518", "44483", "partial-wake-metric"]

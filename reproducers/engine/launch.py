@@ -33,7 +33,7 @@ _INHERITED = re.compile(
 _DEVICE_FLAGS: Mapping[str, list[str]] = {
     "cpu": [],
     "cuda": ["--enable-sleep-mode", "--kv-cache-memory-bytes=2147483648", "--gpu-memory-utilization=0.2"],
-    "emulated": ["--num-gpu-blocks-override=1024"],
+    "emulated": ["--num-gpu-blocks-override=1024", "--mamba-ssm-cache-dtype=float32"],  # as some CPUs force upon it
 }
 _DEVICE_ENVIRONMENT: Mapping[str, dict[str, str]] = {
     "cpu": {"VLLM_CPU_KVCACHE_SPACE": "1", "REPRO_CPU": "1"},

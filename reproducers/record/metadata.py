@@ -12,6 +12,7 @@ from reproducers.bugs.finding import normalised
 from reproducers.declaration import declared_in
 from reproducers.errors import NotApplicable
 from reproducers.judgement import VERDICT_MIME, Judgement
+from reproducers.processor import processor
 from reproducers.states import ENGINE_MIME, Residue
 from reproducers.values import Verdict
 
@@ -95,6 +96,7 @@ def gathered(node: NotebookNode, *, bug: str, duration_s: float, residue: Residu
         "control": verdict["control"],
         "engine": engine,
         "parameters": defaults | dict(given),
+        "processor": processor().to_json(),
         "duration_s": round(duration_s, 1),
         "residue": residue.to_json(),
     }
