@@ -2,7 +2,7 @@
 
 A test asks for an engine by the name of its configuration. The tests of each configuration run one after another, of
 these last the one that kills it; then those that start engines of their own, then those without one. With `-n 2` the
-last run beside the others, in a process of their own.
+emulated engines run beside the CPU engine, each kind in one process, and the rest wherever there is room.
 """
 
 import os
@@ -43,6 +43,7 @@ CONFIGURATIONS = {
     "dense": Configuration("emulated", EngineSettings()),
     "dense_float32": Configuration("emulated", transfer_settings("checkpoint")),
 }
+EMULATED = [name for name in CONFIGURATIONS if name != "cpu_engine"]
 _running: dict[str, Engine] = {}
 
 
@@ -59,15 +60,16 @@ def configuration_of(item: pytest.Item | None) -> str | None:
     return next((name for name in CONFIGURATIONS if name in getattr(item, "fixturenames", ())), None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests in the order that the module says; those with an engine go to one process."""
-    order = [*CONFIGURATIONS, "own", None]
+    """Put the tests in the order that the module says, in two groups for two processes."""
+    order = ["cpu_engine", "own", *EMULATED, None]
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         own = item.get_closest_marker("starts_engines") is not None
         kind = "own" if own else configuration_of(item)
         if kind is not None:
-            item.add_marker(pytest.mark.xdist_group("engines"))
+            item.add_marker(pytest.mark.xdist_group("emulated" if kind in EMULATED else "cpu"))
         return order.index(kind), item.get_closest_marker("kills") is not None
 
     items.sort(key=place)
