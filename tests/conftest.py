@@ -1,8 +1,8 @@
 """What the tests share: real engines, one alive at a time, each started once; and small helpers.
 
 A test asks for an engine by the name of its configuration. The tests of each configuration run one after another, of
-these last the one that kills it; then those that start engines of their own, then those without one. With `-n 2` the
-emulated engines run beside the CPU engine, each kind in one process, and the rest wherever there is room.
+these last the one that kills it; then those that start engines of their own, then those without one. `ci/test` runs
+those of the CPU engine and of engines of their own in one process, and all others beside it in another.
 """
 
 import os
@@ -43,7 +43,6 @@ CONFIGURATIONS = {
     "dense": Configuration("emulated", EngineSettings()),
     "dense_float32": Configuration("emulated", transfer_settings("checkpoint")),
 }
-EMULATED = [name for name in CONFIGURATIONS if name != "cpu_engine"]
 _running: dict[str, Engine] = {}
 
 
@@ -60,19 +59,21 @@ def configuration_of(item: pytest.Item | None) -> str | None:
     return next((name for name in CONFIGURATIONS if name in getattr(item, "fixturenames", ())), None)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def kind_of(item: pytest.Item) -> str | None:
+    """The configuration of a test, `own` where it starts engines of its own, None where it needs none."""
+    return "own" if item.get_closest_marker("starts_engines") else configuration_of(item)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the tests that run in the process of the CPU engine."""
+    if kind_of(item) in {"cpu_engine", "own"}:
+        item.add_marker(pytest.mark.cpu_process)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests in the order that the module says, in two groups for two processes."""
-    order = ["cpu_engine", "own", *EMULATED, None]
-
-    def place(item: pytest.Item) -> tuple[int, bool]:
-        own = item.get_closest_marker("starts_engines") is not None
-        kind = "own" if own else configuration_of(item)
-        if kind is not None:
-            item.add_marker(pytest.mark.xdist_group("emulated" if kind in EMULATED else "cpu"))
-        return order.index(kind), item.get_closest_marker("kills") is not None
-
-    items.sort(key=place)
+    """Put the tests in the order that the module says."""
+    order = [*CONFIGURATIONS, "own", None]
+    items.sort(key=lambda item: (order.index(kind_of(item)), item.get_closest_marker("kills") is not None))
 
 
 @pytest.hookimpl(trylast=True)
