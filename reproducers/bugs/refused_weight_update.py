@@ -54,9 +54,8 @@ def _finding(control: Control, attempt: Attempt) -> Finding:
         sentence = f"After a refused update ({attempt.refused.status}) the next request is answered as before it."
         return Finding(Verdict.FIXED, (sentence,), "old-weights", window)
     if attempt.right_after.dead:
-        said = attempt.answer.error or f"{attempt.answer.status} {attempt.answer.body[:200]}"
         sentence = f"/update_weights was refused with {attempt.refused.status}, and the next request killed the engine."
-        detail = f"The request: {said}."
+        detail = f"Right after that request: {attempt.right_after}."
         return Finding(Verdict.REPRODUCED, (sentence, detail), "engine-dead", window)
     if attempt.answer.status in {400, 409, 503}:
         sentence = (

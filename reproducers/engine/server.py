@@ -141,7 +141,10 @@ class Engine(LifecycleClient):
             failed = (answer.status or 500) >= 500 and "Timeout" not in answer.error
             if health == 200 and failed:  # it may have died of this request, or just before
                 health = self._health_at_the_end()
-        return Probe(self._processes_alive(), health, said)
+        probe = Probe(self._processes_alive(), health, said)
+        if probe.dead and isinstance(answer, Call):  # whether its last word was a 500 or a reset, chance decides
+            return replace(probe, completion="not answered")
+        return probe
 
     def _health_at_the_end(self) -> int | None:
         """Status of /health once a server that is going down is gone; of one that stays, after the bound.
