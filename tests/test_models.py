@@ -18,6 +18,7 @@ print(made(DENSE, [sys.executable], dict(os.environ)))
 """
 
 
+@pytest.mark.cpu_process  # it takes a while, and that process has less to do
 def test_two_that_ask_at_the_same_time_get_one_model_and_a_broken_one_is_made_again(tmp_path: Path) -> None:
     environment = os.environ | {"REPRO_CACHE": str(tmp_path)}
     asking = [subprocess.Popen([sys.executable, "-c", ASK], env=environment, stdout=-1, text=True) for _ in range(2)]

@@ -41,7 +41,10 @@ def done(checkout: Path, *command: str, **environment: str) -> None:
     assert ran.returncode == 0, f"{command}: {ran.stdout[-2000:]}{ran.stderr[-2000:]}"
 
 
+@pytest.mark.cpu_process  # it takes a while, and that process has less to do
 def test_a_new_bug_passes_lint_types_and_its_own_tests(checkout: Path) -> None:
+    if (cache := ROOT / ".mypy_cache").is_dir():  # what has not changed need not be looked at again
+        shutil.copytree(cache, checkout / cache.name)
     done(checkout, "python", "-m", "reproducers.cli", "new", "#47777", "--title", TITLE)
     done(checkout, "ruff", "check", ".")
     done(checkout, "ruff", "format", "--check", ".")
