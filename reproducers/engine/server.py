@@ -82,7 +82,7 @@ class Engine(LifecycleClient):
             return Control(False, str(error))
         streamed = self.post_completion(prompt, max_tokens=max_tokens)
         streamed.wait_ended(FIRST_ANSWER_BOUND_S)
-        tracking = streamed.life.ended is not None and self._counts(idle_load)
+        tracking = streamed.life.completion is not None and self._counts(idle_load)
         first, again = streamed.life.completion, self.complete(prompt, max_tokens=max_tokens)
         if first is None or not isinstance(again, Completion):
             said = streamed.life.error or (str(again) if isinstance(again, Call) else "no answer in time")
