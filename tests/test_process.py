@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,10 @@ import psutil
 import pytest
 from conftest import heed_sigint, wait_for
 
-from reproducers.engine import Engine, Installation
+from reproducers.engine import Engine, Installation, server
 from reproducers.engine.attach import Lent, lending, lent
 from reproducers.engine.process import OWNER_VARIABLE, EngineProcess, free_port, owned_processes, residue_of
-from reproducers.states import EngineFacts, Residue
+from reproducers.states import Control, EngineFacts, Residue
 
 TREE = str(Path(__file__).with_name("tree.py"))
 
@@ -57,6 +58,26 @@ def test_whoever_an_engine_is_lent_to_knows_its_processes(tmp_path: Path) -> Non
         other.close()
     assert lent(url) is None
     assert process.stop().clean
+
+
+def test_a_server_that_has_closed_its_port_is_waited_for_until_a_process_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "GOING_DOWN_BOUND_S", 4.0)
+    process = started(tmp_path)
+    url = "http://127.0.0.1:9"  # nothing listens there, as when a server that goes down has closed its port
+    facts, installation = EngineFacts("0.32.0", "cpu", "tiny", owned=True), Installation("python", "0.32.0", "cpu")
+    with lending(url, Lent(facts, installation, process.pid), process.log):
+        borrower = Engine(facts, url)
+        stays = borrower.probe(Control(False, "was not walked"), "", max_tokens=1)
+        assert (stays.process, stays.health) == (True, None)
+        ends = threading.Timer(1.5, process.tree()[-1].kill)
+        ends.start()
+        goes = borrower.probe(Control(False, "was not walked"), "", max_tokens=1)
+        assert (goes.process, goes.health) == (False, None)
+        ends.join()
+    borrower.close()
+    process.stop()
 
 
 def test_a_killed_guard_takes_the_server_along_and_stop_finds_the_rest(tmp_path: Path) -> None:

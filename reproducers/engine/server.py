@@ -147,16 +147,18 @@ class Engine(LifecycleClient):
         return probe
 
     def _health_at_the_end(self) -> int | None:
-        """Status of /health once a server that is going down is gone; of one that stays, after the bound.
+        """Status of /health once a server that is going down is gone, processes and all; else after the bound.
 
-        A server whose processes cannot be seen is asked once: it is somebody else's, and may be restarted.
+        A server closes its port before its processes end, and one that hangs answers nothing and stays. One whose
+        processes cannot be seen is asked once: it is somebody else's, and may be restarted.
         """
         deadline = time.monotonic() + GOING_DOWN_BOUND_S
-        while (health := self.health()) is not None and self._processes_alive() is not None:
-            if time.monotonic() > deadline:
-                break
+        while True:
+            health, alive = self.health(), self._processes_alive()
+            gone = health is None and not alive
+            if gone or alive is None or time.monotonic() > deadline:
+                return health
             time.sleep(0.5)
-        return health
 
     def _processes_alive(self) -> bool | None:
         if self.process is None:
